@@ -1,7 +1,8 @@
 """Hook of MkDocs: takes files outside ``docs`` into the site, so that every link of the repository works there.
 
 Each Markdown file of ``PAGES`` becomes a page. So does every other file that a page links to: as its source, or as a
-list of files if it is a folder. Links are rewritten from the repository's paths to those of the site.
+list of files if it is a folder. Links are rewritten from the repository's paths to those of the site. The search has no
+sources. ``llms.txt`` lists the pages for language models.
 """
 
 from __future__ import annotations
@@ -118,6 +119,7 @@ def _source(path: str) -> str:
 
 
 _site: _Site
+_nav: Any
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -134,11 +136,19 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     """Rewrite the links, the indentation of lists, the fences and the boxes of diagrams."""
     page.meta["hide"] = _HIDDEN.get(page.file.src_uri, [])
+    if page.file.src_uri.startswith("source/"):
+        page.meta["search"] = {"exclude": True}
+    page.edit_url = edit_url(config.repo_url, config.extra["edit_path"], _site.paths[page.file.src_uri])
     markdown = _NOT_RUN.sub(r"\1", _indented(_site.rewritten(markdown, page.file.src_uri)))
     return _MERMAID.sub(_diagram, markdown)
+
+
+def edit_url(repo_url: str | None, edit_path: str, path: str) -> str | None:
+    """The address at which a file of the repository is edited; ``None`` without the repository's address."""
+    return f"{repo_url.rstrip('/')}/{edit_path.strip('/')}/{path}" if repo_url else None
 
 
 def _diagram(match: re.Match[str]) -> str:
@@ -161,6 +171,64 @@ def _indented(markdown: str) -> str:
             line = f" {line}"
         lines.append(line)
     return "\n".join(lines)
+
+
+def on_nav(nav: Any, **_: Any) -> Any:
+    """Keep the navigation for ``llms.txt``."""
+    global _nav
+    _nav = nav
+    return nav
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """Write ``llms.txt``."""
+    text = llms_txt(
+        config.site_name,
+        config.site_description,
+        [
+            (section.title, [_entry(page, config.site_url or "") for page in _pages_below(section)])
+            for section in _nav.items
+        ],
+    )
+    (Path(config.site_dir) / "llms.txt").write_text(text, encoding="utf-8")
+
+
+def _entry(page: Any, base: str) -> tuple[str, str, str]:
+    """Title, address and opening sentence of a page."""
+    return page.title, base + page.url, opening(_site.texts[_site.paths[page.file.src_uri]])
+
+
+def _pages_below(item: Any) -> list[Any]:
+    if item.is_page:
+        return [item]
+    return [page for child in item.children or () for page in _pages_below(child)]
+
+
+def llms_txt(name: str, description: str, groups: list[tuple[str, list[tuple[str, str, str]]]]) -> str:
+    """The pages as the format llms.txt has them: a title, a summary, and a list of links for each group.
+
+    Args:
+        name: name of the site.
+        description: its summary, one sentence.
+        groups: title of each group, with the title, address and opening sentence of each page.
+    """
+    lines = [f"# {name}", "", f"> {description}"]
+    for title, pages in groups:
+        lines += ["", f"## {title}", ""]
+        lines += [f"- [{page}]({url})" + (f": {summary}" if summary else "") for page, url, summary in pages]
+    return "\n".join(lines) + "\n"
+
+
+def opening(text: str) -> str:
+    """The first sentence of a page, as plain text; empty for a page that does not begin with a paragraph."""
+    text = re.sub(r"^---\n.*?\n---\n", "", text, flags=re.DOTALL)
+    for paragraph in re.split(r"\n\s*\n", _FENCE.sub("", text)):
+        words = " ".join(paragraph.split())
+        if not re.match(r"[A-Za-z*`\[]", words):
+            continue
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", words).replace("**", "")
+        return re.split(r"(?<=[.!?])\s", plain, maxsplit=1)[0]
+    return ""
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
