@@ -155,17 +155,20 @@ simulate-in-short: $(READY)
 # Installed as a user does it, in environments of their own: what this folder holds is not to be found from there. The
 # programs check their results. The second environment has the core and one receiver plugin, which bring no Java.
 # Without the refresh uv installs the wheel of an earlier run, which has the same name and version.
-FROM_WHEELS = $(UV) pip install --quiet --find-links $(DIST)/wheels --constraint requirements/dev.txt \
+FROM_INDEX = $(UV) pip install --quiet --index 'file://$(CURDIR)/$(DIST)/index' --constraint requirements/dev.txt \
 	--build-constraints requirements/build.txt $(OURS:%=--refresh-package %)
 JAVA := import os; from penstock_cli.java import ensure_java; ensure_java(); print(os.environ.get("JAVA_HOME", ""))
-dist-test: $(READY) $(UV_HERE)  ## build every wheel; from them alone install and run penstock-spark, then the core and one plugin
+TWINE := $(UV) tool run twine@7.0.0
+dist-test: $(READY) $(UV_HERE)  ## build and check every wheel and sdist; from a local index install and run penstock-spark, then the core and one plugin
 	rm -rf $(DIST)
 	for each in $(DISTRIBUTIONS); do \
-		(cd $$each && '$(CURDIR)/$(BIN)/python' -m hatchling build -t wheel -d '$(CURDIR)/$(DIST)/wheels') || exit 1; done
+		(cd $$each && '$(CURDIR)/$(BIN)/python' -m hatchling build -d '$(CURDIR)/$(DIST)/files') || exit 1; done
+	$(TWINE) check --strict $(DIST)/files/*
+	$(BIN)/python -m tests.packaging.simple_index $(DIST)/files $(DIST)/index
 	$(UV) venv --quiet --python '$(python)' $(DIST)/environment
-	$(FROM_WHEELS) --python $(DIST)/environment/bin/python 'penstock-spark[java]'
+	$(FROM_INDEX) --python $(DIST)/environment/bin/python 'penstock-spark[java]'
 	$(UV) venv --quiet --python '$(python)' $(DIST)/core-alone
-	$(FROM_WHEELS) --python $(DIST)/core-alone/bin/python penstock-core penstock-synthetic
+	$(FROM_INDEX) --python $(DIST)/core-alone/bin/python penstock-core penstock-synthetic
 	cp tests/packaging/program.py tests/packaging/core_alone.py $(DIST)
 	cd $(DIST) && environment/bin/penstock plugins list && environment/bin/penstock doctor
 	cd $(DIST) && environment/bin/penstock demo --batches 2 --rate 100 | tee demo.out \

@@ -62,6 +62,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
 
 
 _Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda _loader, suffix, _node: suffix)
+_Loader.add_constructor("!ENV", lambda _loader, _node: None)  # addresses of a published site
 
 
 def pages_of(nav: Any) -> Iterator[str]:

@@ -56,7 +56,7 @@ def test_llms_txt_lists_the_pages_of_each_group(hook: ModuleType) -> None:
         ("# Title\n\nOne sentence. Another.\n", "One sentence."),
         (
             "# Title\n\n```sh\nmake it. now\n```\n\nSee [the page](a.md#b),\nand **more**: a list.\n",
-            "See the page, and more:",
+            "See the page, and more: a list.",
         ),
         ("# Title\n\n| a | b |\n|---|---|\n", ""),
         ("---\ntitle: x\n---\n# Title\n\n`make docs` builds. It is strict.", "`make docs` builds."),
