@@ -96,6 +96,7 @@ NOT_RUN = {
     "pytest": "of the plugin that is not created",
     "penstock run": "runs the reader's program: plugins/cli/tests/test_run.py, tests/faults/clusters/test_cluster.py",
     "penstock top": "needs a program that runs: plugins/ui/tests/test_terminal.py",
+    "penstock report": "needs an event log: plugins/ui/tests/test_report.py",
     "penstock ui": "needs an event log: plugins/ui/tests/test_terminal.py",
     "$home/bin/spark-class": "needs several hosts: tests/helpers/standalone.py starts a cluster in the same way",
     "export": "for the command after it",
