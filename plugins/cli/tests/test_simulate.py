@@ -37,7 +37,7 @@ class OneBroken:
         planned = self.planned if self.is_plan else PLANNED
         violations = ("1 record lost",) if self.seed == 3 and PLANNED[1] in planned else ()
         trace = (f"history of {self.seed}",)
-        return SimulationOutcome(self.seed, planned, self.faults, trace, 10.0, 100, violations)
+        return SimulationOutcome(self.seed, planned, self.faults, trace, 10.0, 100, violations, 2.0)
 
 
 @pytest.fixture
@@ -57,9 +57,11 @@ def test_one_seed_runs_the_engine_and_prints_its_history(cli: Cli) -> None:
 def test_seeds_without_violation(cli: Cli) -> None:
     result = cli("simulate", "--seeds", "3", *HERE)
     assert result.exit_code == 0
-    first, faults, pairs, last = result.output.splitlines()
+    first, speed, faults, pairs, pairs_of_kill, last = result.output.splitlines()
     assert first.startswith("3 seeds from 0: 30 s of virtual time in 0 s, 300 steps")
+    assert speed == "processor time: 6 s, 5 simulated hours per hour"
     assert faults == "faults: kill 6, wire 6"
+    assert pairs_of_kill == "  kill and: wire 3"
     assert pairs == "pairs of faults: 1 of 1 met in a seed, the rarest in 3: kill and wire"
     assert last == "No guarantee was broken."
 
@@ -100,6 +102,7 @@ def test_json_of_many_seeds_and_of_one(cli: Cli) -> None:
     assert many["violations"] == {"3": ["1 record lost"]}
     assert many["pairs"] == {"kill and wire": 5}
     assert many["seeds"] == 5
+    assert many["cpu_s"] == 10.0
     one = json.loads(cli("simulate", "--seed", "3", "--json").output)
     assert one["trace"] == ["history of 3"]
     assert len(one["digest"]) == 16

@@ -39,6 +39,7 @@ class _Summary:
     first_seed: int
     seeds: int = 0
     virtual_s: float = 0.0
+    cpu_s: float = 0.0
     steps: int = 0
     faults: Counter[str] = field(factory=Counter)
     #: Number of simulations in which both faults happened.
@@ -49,6 +50,7 @@ class _Summary:
         """Count a simulation."""
         self.seeds += 1
         self.virtual_s += outcome.virtual_s
+        self.cpu_s += outcome.cpu_s
         self.steps += outcome.steps
         self.faults.update(outcome.faults)
         self.pairs.update(f"{one} and {other}" for one, other in combinations(sorted(outcome.faults), 2))
@@ -233,8 +235,10 @@ def _lines_of(outcome: SimulationOutcome) -> list[str]:
 def _lines(summary: _Summary, took_s: float, chosen: str) -> list[str]:
     counts = ", ".join(f"{name} {count}" for name, count in sorted(summary.faults.items())) or "none"
     virtual, steps = f"{summary.virtual_s:,.0f} s of virtual time", f"{summary.steps:,} steps"
+    speed = summary.virtual_s / summary.cpu_s if summary.cpu_s else 0.0
     lines = [
         f"{summary.seeds} seeds from {summary.first_seed}: {virtual} in {took_s:,.0f} s, {steps}",
+        f"processor time: {summary.cpu_s:,.0f} s, {speed:,.0f} simulated hours per hour",
         f"faults: {counts}",
         *_lines_of_pairs(summary),
     ]
@@ -250,13 +254,18 @@ def _lines(summary: _Summary, took_s: float, chosen: str) -> list[str]:
 
 
 def _lines_of_pairs(summary: _Summary) -> list[str]:
-    """How many of the pairs of faults have met in a seed, and the rarest of them."""
+    """How many of the pairs of faults have met in a seed, the rarest of them, and in how many seeds each has met."""
     kinds = len(summary.faults)
     if kinds < 2 or not summary.pairs:
         return []
     name, times = min(summary.pairs.items(), key=lambda pair: (pair[1], pair[0]))
     met, all_pairs = len(summary.pairs), kinds * (kinds - 1) // 2
-    return [f"pairs of faults: {met} of {all_pairs} met in a seed, the rarest in {times}: {name}"]
+    lines = [f"pairs of faults: {met} of {all_pairs} met in a seed, the rarest in {times}: {name}"]
+    names = sorted(summary.faults)
+    for number, one in enumerate(names[:-1]):
+        others = names[number + 1 :]
+        lines.append(f"  {one} and: " + ", ".join(f"{other} {summary.pairs[f'{one} and {other}']}" for other in others))
+    return lines
 
 
 def _one(outcome: SimulationOutcome) -> dict[str, Any]:
@@ -277,6 +286,7 @@ def _all(summary: _Summary, took_s: float) -> dict[str, Any]:
         "seeds": summary.seeds,
         "virtual_s": summary.virtual_s,
         "took_s": round(took_s, 1),
+        "cpu_s": round(summary.cpu_s, 1),
         "steps": summary.steps,
         "faults": dict(sorted(summary.faults.items())),
         "pairs": dict(sorted(summary.pairs.items())),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Collection, Mapping, Sequence
 from random import Random
 
@@ -54,6 +55,7 @@ class SimulationOutcome:
         virtual_s: the time that passed in the simulation, in seconds.
         steps: the number of times that the scheduler chose a thread.
         violations: what should have held and did not; empty for a correct engine.
+        cpu_s: the processor time that the simulation took, in seconds.
     """
 
     seed: int
@@ -63,6 +65,7 @@ class SimulationOutcome:
     virtual_s: float
     steps: int
     violations: tuple[str, ...] = ()
+    cpu_s: float = 0.0
 
     @property
     def digest(self) -> str:
@@ -118,7 +121,7 @@ class Simulation:
 
     def run(self) -> SimulationOutcome:
         """Run to the end, and check what must hold then. Once."""
-        scheduler = self.scheduler
+        scheduler, began_s = self.scheduler, time.process_time()
         throttle.reset()
         scheduler.note(f"seed {self.seed}, faults: {', '.join(self.faults.kinds) or 'none'}")
         with substituted(Twins(scheduler), self.network, self.cluster), logged(scheduler), self.world.entered():
@@ -137,6 +140,7 @@ class Simulation:
             scheduler.now_s,
             scheduler.steps,
             tuple(self.world.violations),
+            time.process_time() - began_s,
         )
 
     def _main(self) -> None:
