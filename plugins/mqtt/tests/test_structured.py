@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import psutil
 import pytest
+from plugins.brokers.tests.killed_query import rows_of_killed_query
 from plugins.mqtt.tests.conftest import read
-from tests.helpers import wait_for
 
 from penstock_mqtt.demo import begin_session
 from penstock_mqtt.mosquitto_server import MosquittoServer
@@ -19,49 +15,18 @@ from penstock_mqtt.publisher import Publisher
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql.streaming.query import StreamingQuery
-
-
-def source_processes() -> list[int]:
-    found = []
-    for process in psutil.Process().children(recursive=True):
-        # One that ends meanwhile.
-        with suppress(psutil.Error):
-            if "python_streaming_source_runner" in " ".join(process.cmdline()):
-                found.append(process.pid)
-    return found
 
 
 @pytest.mark.spark
 def test_query_whose_source_is_killed_resumes_and_gets_every_message(
     sc: SparkContext, broker: MosquittoServer, publisher: Publisher, topic: str, tmp_path: Path
 ) -> None:
-    from pyspark.sql import SparkSession
-
-    spark = SparkSession.builder.getOrCreate().newSession()
     begin_session(read(broker.port, topic))
-    publisher.publish(topic, [b"%d" % number for number in range(100)])
-    reader = spark.readStream.format("penstock").schema("topic STRING, value STRING")
     options = {"receiver": "mqtt", "host": "127.0.0.1", "port": str(broker.port), "topics": topic, "client_id": topic}
-    frame = reader.options(blocks=str(tmp_path / "blocks"), columns="topic,value", value_as="text", **options).load()
-    batches: dict[int, list[Any]] = {}
-
-    def start() -> StreamingQuery:
-        writer = frame.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        # A batch that runs again replaces the earlier one.
-        return writer.foreachBatch(lambda rows, number: batches.__setitem__(number, rows.collect())).start()
-
-    def values() -> set[str]:
-        return {row.value for rows in list(batches.values()) for row in rows}
-
-    query = start()
-    wait_for(lambda: len(values()) == 100, "the first messages")
-    for process in source_processes():
-        os.kill(process, signal.SIGKILL)
-    publisher.publish(topic, [b"%d" % number for number in range(100, 300)])
-    wait_for(lambda: not query.isActive, "the query has failed")
-    again = start()
-    try:
-        wait_for(lambda: values() == set(map(str, range(300))), "all messages")
-    finally:
-        again.stop()
+    rows = rows_of_killed_query(
+        {**options, "columns": "topic,value", "value_as": "text"},
+        "topic STRING, value STRING",
+        tmp_path,
+        send=lambda values: publisher.publish(topic, [value.encode() for value in values]),
+    )
+    assert {row.topic for row in rows} == {topic}

@@ -2,65 +2,30 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import psutil
 import pytest
+from plugins.brokers.tests.killed_query import rows_of_killed_query
 from plugins.nats.tests.js_stream import JsStream
-from tests.helpers import wait_for
 
 from penstock_nats.nats_server import NatsServer
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql.streaming.query import StreamingQuery
-
-
-def source_processes() -> list[int]:
-    found = []
-    for process in psutil.Process().children(recursive=True):
-        # One that ends meanwhile.
-        with suppress(psutil.Error):
-            if "python_streaming_source_runner" in " ".join(process.cmdline()):
-                found.append(process.pid)
-    return found
 
 
 @pytest.mark.spark
 def test_query_whose_source_is_killed_resumes_and_gets_every_message(
     sc: SparkContext, server: NatsServer, tmp_path: Path
 ) -> None:
-    from pyspark.sql import SparkSession
-
-    spark = SparkSession.builder.getOrCreate().newSession()
     stream = JsStream(server, "s")
-    stream.publish(*map(str, range(100)))
-    reader = spark.readStream.format("penstock").schema("value STRING, sequence LONG")
     options = {"receiver": "nats", "servers": server.url, "stream": "s", "consumer": "c", "ack_wait": "1"}
-    frame = reader.options(blocks=str(tmp_path / "blocks"), columns="value,sequence", **options).load()
-    batches: dict[int, list[Any]] = {}
-
-    def start() -> StreamingQuery:
-        writer = frame.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        # A batch that runs again replaces the earlier one.
-        return writer.foreachBatch(lambda rows, number: batches.__setitem__(number, rows.collect())).start()
-
-    def values() -> set[str]:
-        return {row.value for rows in list(batches.values()) for row in rows}
-
-    query = start()
-    wait_for(lambda: len(values()) == 100, "the first messages")
-    for process in source_processes():
-        os.kill(process, signal.SIGKILL)
-    stream.publish(*map(str, range(100, 300)))
-    wait_for(lambda: not query.isActive, "the query has failed")
-    again = start()
-    try:
-        wait_for(lambda: values() == set(map(str, range(300))), "all messages")
-        assert all(int(row.value) == row.sequence - 1 for rows in batches.values() for row in rows)
-    finally:
-        again.stop()
+    rows = rows_of_killed_query(
+        {**options, "columns": "value,sequence"},
+        "value STRING, sequence LONG",
+        tmp_path,
+        send=lambda values: stream.publish(*values),
+        is_settled=lambda: stream.is_acknowledged(300),
+    )
+    assert all(int(row.value) == row.sequence - 1 for row in rows)
