@@ -27,6 +27,7 @@ class OutputDemonstration(Protocol):
 
     def report(self) -> str:
         """Describe what was written, in lines of text. Called after the stop."""
+        raise NotImplementedError
 
 
 Demonstration = Callable[[], AbstractContextManager[tuple[Mapping[str, Any], SendLines] | OutputDemonstration]]
