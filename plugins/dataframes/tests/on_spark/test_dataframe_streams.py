@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,13 @@ LINES = [[[["to be", "or not"]], [["to be"]]], [], [[["that is"], ["the question
 TABLES = [[], [[pa.table({"value": [1, 2], "price": [1.5, None]})]], []]
 
 
+def words_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow.compute as pc
+
+    for batch in batches:
+        yield pa.record_batch({"word": pc.list_flatten(pc.split_pattern(batch["value"], " "))})
+
+
 class Seen:
     """The rows of each output by batch, counted from 1."""
 
@@ -32,6 +40,7 @@ class Seen:
         self.batches: defaultdict[str, dict[int, list[tuple[Any, ...]]]] = defaultdict(dict)
         self.times: dict[str, list[Any]] = defaultdict(list)
         self.columns: dict[str, list[str]] = {}
+        self.tables: list[pa.Table] = []
 
     def note(self, name: str) -> Any:
         def collect(df: DataFrame, batch_id: int) -> None:
@@ -82,6 +91,14 @@ def seen(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> Seen:
         keep("partitions", reduced.mapPartitionsWithIndex(lambda index, _pairs: [index]).toDF("int"))
         keep("windowed rows", lines.window(2).map(lambda line: {"line": line}).toDF("line string, more int"))
         keep("rows again", words.rows().map(lambda row: row.word.upper()).toDF("string"))
+        split = lines.mapInArrow(words_of)
+        keep(
+            "arrow",
+            split.mapInPandas(lambda frames: (frame[frame["word"] > "o"] for frame in frames)).toDF("word string"),
+        )
+        keep("arrow counts", split.groupBy("word").count().toDF("word string, count int"))
+        keep("arrow window", split.groupBy("word").window(2).agg(n=("*", "count")).toDF("word string, n long"))
+        tables.groupBy().agg(total=("price", "sum"), mean=("value", "mean")).foreachTable(found.tables.append)
         keep("files", ssc.textFileStream(str(files)).toDF())
         lines.foreachDataFrame(lambda time, df: found.times["func(time, df)"].append((time, df.count())))
         tables.foreachDataFrame(lambda df: found.times["func(df)"].append(df.count()))
@@ -151,6 +168,17 @@ BATCHES: dict[str, dict[int, list[tuple[Any, ...]]]] = {
         2: [("or not", None), ("to be", None), ("to be", None)],
         3: [("that is", None), ("the question", None)],
     },
+    "arrow": {1: [("or",), ("to",), ("to",)], 2: [], 3: [("question",), ("that",), ("the",)]},
+    "arrow counts": {
+        1: [("be", 2), ("not", 1), ("or", 1), ("to", 2)],
+        2: [],
+        3: [("is", 1), ("question", 1), ("that", 1), ("the", 1)],
+    },
+    "arrow window": {
+        1: [("be", 2), ("not", 1), ("or", 1), ("to", 2)],
+        2: [("be", 2), ("not", 1), ("or", 1), ("to", 2)],
+        3: [("is", 1), ("question", 1), ("that", 1), ("the", 1)],
+    },
     "rows again": {
         1: [("BE",), ("BE",), ("NOT",), ("OR",), ("TO",), ("TO",)],
         2: [],
@@ -176,6 +204,11 @@ def test_every_batch_of_an_output_has_its_rows(seen: Seen, output: str) -> None:
 )
 def test_an_empty_batch_has_the_schema_of_the_others(seen: Seen, output: str, columns: list[str]) -> None:
     assert seen.columns[output] == columns
+
+
+def test_tables_of_batches_are_collected_once_their_columns_are_known(seen: Seen) -> None:
+    # The first batch has no records.
+    assert [table.to_pylist() for table in seen.tables] == [[{"total": 1.5, "mean": 1.5}], []]
 
 
 def test_streams_of_sockets_have_a_schema_before_the_first_record(ssc: StreamingContext) -> None:
