@@ -160,7 +160,7 @@ def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _quotient(total: pa.ChunkedArray, count: pa.ChunkedArray) -> pa.ChunkedArray:
     # The total of no values is null.
-    return pc.divide(total.cast(pa.float64()), count.cast(pa.float64()))
+    return pc.call_function("divide", [total.cast(pa.float64()), count.cast(pa.float64())])
 
 
 @frozen

@@ -79,15 +79,14 @@ def batches_of(results: object, operator: str) -> Iterator[pa.RecordBatch]:
     first: pa.Schema | None = None
     for result in results:
         for batch in _batches(result, operator):
-            if first is None:
-                first = batch.schema
-            if not first.names:
+            first = batch.schema if first is None else first
+            if not batch.schema.names:
                 raise SchemaError(f"the function given to {operator} yielded a record batch without columns")
             require_equal(batch.schema, first, f"the function given to {operator} yielded")
             yield batch
 
 
-def _batches(result: object, operator: str) -> Iterable[pa.RecordBatch]:
+def _batches(result: Any, operator: str) -> Iterable[pa.RecordBatch]:
     if isinstance(result, pa.RecordBatch):
         return (result,)
     if isinstance(result, pa.Table):
