@@ -32,7 +32,7 @@ from penstock_testing.leaks import LeakMeter
 Step = Literal["", "import", "api", "hooks"]
 _START_LIMIT_S = 60.0
 _NEEDS_SPARK = {
-    *("DStream", "DataFrameStream", "GroupedDataFrameStream", "StateSpec", "StorageLevel"),
+    *("DStream", "DataFrameStream", "GroupedDataFrameStream", "GroupedDStream", "StateSpec", "StorageLevel"),
     *("StreamingContext", "BatchInput", "BlocksInput", "DStreamGraph", "ForEachDStream", "InputDStream", "Node"),
     *("known_partitions", "node_of", "reason", "MapWithStateDStream", "StateOptions", "StatefulDStream"),
     *("MapPartitionsDStream", "ShuffledDStream", "WindowOptions", "MISSING", "merge_by_key"),
