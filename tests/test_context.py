@@ -245,7 +245,7 @@ def test_stopped_context_does_not_start_again(context: StreamingContext) -> None
 
 
 def test_second_active_context_of_a_process_is_refused(context: StreamingContext, spark: FakeSpark) -> None:
-    with pytest.raises(StreamingStateError, match="only one StreamingContext can be active in a process; stop the"):
+    with pytest.raises(StreamingStateError, match=r"a StreamingContext is active: stop StreamingContext\.getActive"):
         StreamingContext(spark, 1.0).start()
     assert StreamingContext.getActive() is context
 
@@ -332,6 +332,16 @@ def test_run_stops_gracefully_after_its_timeout(created: StreamingContext, spark
     assert created.getState() is StreamingContextState.STOPPED
     assert [deadline is not None for deadline in engine_of(created).deadlines] == [True]
     assert spark.stops == 0
+
+
+def test_repr_has_the_state_and_the_dashboard_without_its_token(created: StreamingContext) -> None:
+    assert repr(created) == "<StreamingContext INITIALIZED, 1 s, no dashboard>"
+    created.start()
+    assert created._listener_context is not None  # the dashboard's plugin sets the address
+    created._listener_context.ui_url = "http://host:4041/?token=secret"
+    assert repr(created) == "<StreamingContext ACTIVE, 1 s, http://host:4041/>"
+    created.stop(stopSparkContext=False)
+    assert repr(created) == "<StreamingContext STOPPED, 1 s, no dashboard>"
 
 
 def test_run_ends_when_the_context_is_stopped(created: StreamingContext) -> None:
@@ -453,7 +463,9 @@ def test_spark_session_stands_for_its_context(spark: FakeSpark) -> None:
 
 
 def test_what_has_no_spark_context_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"not SparkSession of Spark Connect, which has none$"):
+    with pytest.raises(
+        ConfigurationError, match=r"not SparkSession of Spark Connect, which has none: use spark\.readStream$"
+    ):
         StreamingContext(cast(Any, SparkSession()), 1)
     with pytest.raises(ConfigurationError, match=r"must be a SparkContext, not str$"):
         StreamingContext(cast(Any, "local"), 1)

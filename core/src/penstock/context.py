@@ -38,8 +38,6 @@ from penstock.spark import cluster, saved_conf, spark_conf
 from penstock.spark.stop_requests import StopRequests
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from pyspark.sql import SparkSession
 
     from penstock.checkpoint.checkpoint_format import Checkpoint
@@ -114,6 +112,10 @@ class StreamingContext(StreamBuilder):
         self._is_loaded = False  # streams come from a checkpoint
         self._set_checkpoints(self._settings.checkpoint_directory or None, "spark.streaming.checkpoint.directory")
 
+    def __repr__(self) -> str:
+        address = (self.uiWebUrl or "no dashboard").partition("?")[0]  # without the token
+        return f"<StreamingContext {self._state.name}, {self._graph.batch_interval_ms / 1000:g} s, {address}>"
+
     @property
     def sparkContext(self) -> SparkContext:
         """The SparkContext that runs the jobs."""
@@ -144,14 +146,12 @@ class StreamingContext(StreamBuilder):
         self._set_checkpoints(directory, "directory of ssc.checkpoint")
 
     def _set_checkpoints(self, directory: str | None, setting: str) -> None:
-        self._graph.checkpoint_directory = None
-        self._graph.state_home = ""
-        self._recovery: Recovery | None = None
+        created = None
         if directory is not None:
             created = CheckpointDirectory.create(self._sc, self._settings, directory, setting)
-            self._graph.checkpoint_directory = directory
-            self._graph.state_home = created.state_home
-            self._recovery = Recovery(self._program, created)
+        self._graph.checkpoint_directory = directory
+        self._graph.state_home = created.state_home if created else ""
+        self._recovery = Recovery(self._program, created) if created else None
 
     def addStreamingListener(self, streamingListener: StreamingListener | object) -> None:
         """Add a listener: a ``StreamingListener``, or any object with some of its ``on…`` methods."""
@@ -230,9 +230,7 @@ class StreamingContext(StreamBuilder):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
         self.stop(stopSparkContext=False, stopGracefully=kind is None)
 
     def start(self) -> None:
@@ -250,7 +248,7 @@ class StreamingContext(StreamBuilder):
             if self._state is StreamingContextState.STOPPED or self._stop_thread is not None:
                 raise StreamingStateError("the context was stopped; create a new one")
             if StreamingContext._active is not None:
-                raise StreamingStateError("only one StreamingContext can be active in a process; stop the other first")
+                raise StreamingStateError("a StreamingContext is active: stop StreamingContext.getActive() first")
             StreamingContext._active = self
         try:
             self._start_engine()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import shutil
 import socket
 import sys
@@ -45,6 +46,7 @@ def a_healthy_machine(
     install("well", "from penstock import hookimpl\n@hookimpl\ndef listeners(context): return []")
     monkeypatch.setattr(doctor, "find_java", lambda: JavaSearch(GOOD, ()))
     monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
     monkeypatch.setattr(socket, "gethostbyname", lambda _name: "127.0.0.1")
     monkeypatch.setattr(shutil, "disk_usage", _disk_usage)
@@ -248,15 +250,40 @@ def test_plugin_for_another_version_is_refused_by_name_and_version(
 
 @pytest.mark.parametrize(
     ("python", "words"),
-    [("/no/such/python", "does not run: FileNotFoundError"), ("OLD", "is Python 3.9; the driver is")],
+    [
+        ("/no/such/python", "does not run: FileNotFoundError"),
+        ("OLD", "is Python 3.9; the driver is"),
+        ("BARE", "lacks Penstock, which Spark's workers need"),
+    ],
 )
 def test_unsuitable_python_of_the_workers_fails(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, python: str, words: str
 ) -> None:
-    (tmp_path / "OLD").write_text("#!/bin/sh\necho 3 9\n")
-    (tmp_path / "OLD").chmod(0o755)
-    monkeypatch.setenv("PYSPARK_PYTHON", python.replace("OLD", str(tmp_path / "OLD")))
+    create_python(tmp_path / "OLD", "3 9 1")
+    create_python(tmp_path / "BARE", f"{sys.version_info[0]} {sys.version_info[1]} 0")
+    monkeypatch.setenv("PYSPARK_PYTHON", python if python.startswith("/") else str(tmp_path / python))
     assert finding(cli("doctor"), words) == ("fail", f"export PYSPARK_PYTHON={sys.executable}")
+
+
+@pytest.mark.parametrize("has_penstock", [True, False])
+def test_python3_on_path_without_penstock_is_a_warning(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, has_penstock: bool
+) -> None:
+    create_python(tmp_path / "python3", f"3 9 {int(has_penstock)}")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    result = cli("doctor")
+    words = f"python3 is {tmp_path / 'python3'}, which lacks Penstock"
+    if has_penstock:
+        assert words not in result.stdout
+    else:
+        level, remedy = finding(result, words)
+        assert (level, remedy) == ("warn", f"export PYSPARK_PYTHON={sys.executable}, or activate its environment")
+
+
+def create_python(path: Path, answer: str) -> None:
+    """A program that answers as a Python does: version, and whether it has Penstock."""
+    path.write_text(f"#!/bin/sh\necho {answer}\n")
+    path.chmod(0o755)
 
 
 def test_host_without_an_address_fails_unless_spark_is_given_one(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,34 @@ def test_what_was_stored_is_read_once_in_order(make: Make) -> None:
     report = reader.reportLatestOffset()
     assert report is not None
     assert (report["block"], report["rows"], report["batchRows"], report["rate"]) == (2, 0, 0, -1)
+    assert report["receiver"] == "active"
+    assert report.keys().isdisjoint({"error", "errorTime"})
+
+
+def test_progress_says_that_a_source_without_data_fails_and_why(make: Make) -> None:
+    reader = make(Unstartable(), conf={"spark.penstock.receiver.maxRestarts": "1000"})
+    reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+
+    def is_reported() -> bool:
+        report = reader.reportLatestOffset()
+        assert report is not None
+        return "error" in report and report["receiver"] == "restarting"
+
+    wait_for(is_reported, "the error of the receiver")
+    report = reader.reportLatestOffset()
+    assert report is not None
+    assert "no route to the source" in report["error"]
+    assert report["errorTime"] > 0
+
+
+def test_long_errors_in_progress_are_cut_and_printable(make: Make) -> None:
+    reader = make()
+    _start, receiver = started(reader)
+    receiver.reportError("\x1b" + "x" * 1000)
+    wait_for(lambda: "error" in (reader.reportLatestOffset() or {}), "the error")
+    error = (reader.reportLatestOffset() or {})["error"]
+    assert len(error) == 500
+    assert error.startswith("\ufffdx")
 
 
 def test_the_blocks_of_a_committed_batch_are_deleted_without_another_call(make: Make, tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ def test_a_receiver_that_fails_too_often_is_given_up_with_the_reason(policy: str
     conf = {"spark.penstock.receiver.maxRestarts": "2", "spark.penstock.receiver.onFailure": policy}
     with hosting(Unstartable, Sink(), conf) as host:
         wait_for(lambda: host.is_terminated, "the end of the receiver")
+        assert host.state == "given up"
         assert "more than 2 failures" in host.failure
         assert "no route to the source" in host.failure
 

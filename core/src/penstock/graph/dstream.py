@@ -61,6 +61,9 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
         self._node = node
         self._ssc = ssc
 
+    def __repr__(self) -> str:
+        return f"<DStream {self._node.name or self._node.call_site.short}>"
+
     def context(self) -> StreamingContext:
         """The context that the stream belongs to."""
         return self._ssc

@@ -56,7 +56,7 @@ def spark_context_of(context: object) -> SparkContext:
     is_session = type(context).__name__ == "SparkSession"
     found = getattr(context, "sparkContext", context) if is_session else context
     if not isinstance(found, SparkContext):
-        advice = " of Spark Connect, which has none" if is_session else ""
+        advice = " of Spark Connect, which has none: use spark.readStream" if is_session else ""
         raise ConfigurationError(f"sparkContext must be a SparkContext, not {type(found).__name__}{advice}")
     return found
 

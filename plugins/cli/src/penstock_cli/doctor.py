@@ -146,26 +146,41 @@ def check_pyspark() -> Iterator[Finding]:
 
 
 def check_workers() -> Iterator[Finding]:
-    """The Python of Spark's workers, which must be of the driver's version."""
+    """The Python of Spark's workers, which must be of the driver's version and have Penstock."""
     chosen = os.environ.get("PYSPARK_PYTHON") or conf_here().get("spark.pyspark.python")
     if chosen is None:
+        yield from _check_python_of_sources()
         return
     here, remedy = sys.version_info[:2], f"export PYSPARK_PYTHON={sys.executable}"
     try:
-        asked = subprocess.run(
-            [chosen, "-c", "import sys; print(*sys.version_info[:2])"],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=_ASK_LIMIT_S,
-        )
-        version = tuple(map(int, asked.stdout.split()))
+        version, has_penstock = _ask(chosen)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         yield Finding("fail", f"PYSPARK_PYTHON={chosen} does not run: {summary_of(error)}", remedy)
         return
     if version != here:
         text = f"PYSPARK_PYTHON={chosen} is Python {version[0]}.{version[1]}; the driver is {here[0]}.{here[1]}"
         yield Finding("fail", f"{text}: Spark's workers must have the same", remedy)
+    elif not has_penstock:
+        yield Finding("fail", f"PYSPARK_PYTHON={chosen} lacks Penstock, which Spark's workers need", remedy)
+
+
+def _check_python_of_sources() -> Iterator[Finding]:
+    """The Python that Spark starts for a source of Structured Streaming: ``python3``, unless PYSPARK_PYTHON is set."""
+    found = shutil.which("python3")
+    if found is None or Path(found).parent == Path(sys.executable).parent:
+        return
+    with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
+        if not _ask(found)[1]:
+            text = f"python3 is {found}, which lacks Penstock: Spark starts it for spark.readStream.format('penstock')"
+            yield Finding("warn", text, f"export PYSPARK_PYTHON={sys.executable}, or activate its environment")
+
+
+def _ask(python: str) -> tuple[tuple[int, ...], bool]:
+    """The version of another Python, and whether it has Penstock."""
+    program = "import sys, importlib.util as u; print(*sys.version_info[:2], int(u.find_spec('penstock') is not None))"
+    asked = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True, timeout=_ASK_LIMIT_S)
+    *version, has_penstock = map(int, asked.stdout.split())
+    return tuple(version), bool(has_penstock)
 
 
 def check_pyarrow() -> Iterator[Finding]:

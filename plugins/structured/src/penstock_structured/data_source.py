@@ -17,7 +17,7 @@ from attrs import evolve
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from penstock import ConfigurationError, PenstockError, SchemaError
-from penstock.spi import BlockReference, Packable, Token, is_pickled, pack, read_block
+from penstock.spi import BlockReference, Packable, Token, is_pickled, pack, printable, read_block, shortened
 from penstock_dataframes.conform import conform
 from penstock_structured import source_process
 from penstock_structured.batches import end_of_batch
@@ -41,6 +41,8 @@ _LIMITS = {
     "ReadMaxFiles": "max_files",
     "ReadMinRows": "min_rows",
 }
+# Progress events contain the last error up to this length, characters.
+_LONGEST_ERROR = 500
 
 
 class PenstockDataSource(DataSource):
@@ -166,12 +168,16 @@ class PenstockStreamReader(DataSourceStreamReader, _AvailableNow):  # type: igno
 
         ``block`` is the number after the newest block, ``batchRows`` the rows of the planned batch, ``rows`` and
         ``bytes`` the backlog after it, ``rate`` the receiver's limit (-1 for none), and ``blocks`` the directory.
+        ``receiver`` is the receiver's state; with an error, ``error`` is the last one and ``errorTime`` its time, ms
+        since 1970.
         """
         run = self._run
         if run is None:
             return None
         end, batch_rows = self._planned or (run.blocks.first_number, 0)
         waiting = run.blocks.since(end)
+        last_error = run.last_error
+        failed = {"error": printable(shortened(last_error.message, _LONGEST_ERROR)), "errorTime": last_error.time}
         return {
             "block": run.blocks.end,
             "blocks": str(run.blocks.path),
@@ -179,6 +185,8 @@ class PenstockStreamReader(DataSourceStreamReader, _AvailableNow):  # type: igno
             "rows": sum(block.rows for block in waiting),
             "bytes": sum(block.num_bytes for block in waiting),
             "rate": -1 if run.rate_limit is None else round(run.rate_limit, 3),
+            "receiver": run.receiver_state,
+            **(failed if last_error.time >= 0 else {}),
         }
 
     def prepareForTriggerAvailableNow(self) -> None:

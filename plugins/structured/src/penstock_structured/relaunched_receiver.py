@@ -112,6 +112,17 @@ class RelaunchedReceiver:
         return self._host is not None and self._host.info.active
 
     @property
+    def state(self) -> str:
+        """``starting``, ``active``, ``restarting`` after an error, ``given up`` or ``stopped``."""
+        if self.failure:
+            return "given up"
+        if self.is_active:
+            return "active"
+        if self.is_terminated:
+            return "stopped"
+        return "starting" if self.last_error.time < 0 else "restarting"
+
+    @property
     def is_terminated(self) -> bool:
         """Whether the receiver has ended for good, and everything it stored is with the sink or lost."""
         return bool(self._thread.ident) and not self._thread.is_alive()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock import Block, ConfigurationError, PenstockError, StoredBlock
+from penstock import Block, ConfigurationError, PastError, PenstockError, StoredBlock
 from penstock.spi import BlockServer, Token, get_logger, text_of
 from penstock_structured.block_directory import BlockDirectory
 from penstock_structured.options import BACKPRESSURE, Source
@@ -161,6 +161,16 @@ class SourceRun:
     def rate_limit(self) -> float | None:
         """The receiver's rate limit, records/s; ``None`` for no limit."""
         return self._receiver.rate_limit
+
+    @property
+    def receiver_state(self) -> str:
+        """The receiver's state; see ``RelaunchedReceiver``."""
+        return self._receiver.state
+
+    @property
+    def last_error(self) -> PastError:
+        """The receiver's last error; its time is -1 without one."""
+        return self._receiver.last_error
 
     def store(self, block: Block) -> StoredBlock:
         """Store a block.
