@@ -78,4 +78,5 @@ class ExploredNetwork(SimulatedNetwork):
         self.is_explored = False
 
     def _loses(self, probability: float) -> bool:
+        # What it replaces, outside the explored part.
         return self._choices.fault() == 1 if self.is_explored else super()._loses(probability)
