@@ -19,7 +19,7 @@ HOOKS: dict[str, Callable[..., Any]] = {
 
 
 def test_these_are_the_hooks() -> None:
-    assert set(HOOKS) == {*Plugins.KINDS, "listeners", "store", "dataframes", "state", *HOOK_OF.values()}
+    assert set(HOOKS) == {*Plugins.KINDS, "listeners", "store", "dataframes", "columns", "state", *HOOK_OF.values()}
 
 
 @pytest.mark.parametrize("hook", sorted(HOOK_OF.values()))
@@ -34,13 +34,13 @@ def test_every_hook_says_what_it_is_for(hook: str) -> None:
     assert HOOKS[hook].__doc__
 
 
-def test_one_plugin_answers_for_a_block_dataframes_and_state() -> None:
+def test_one_plugin_answers_for_a_block_dataframes_columns_and_state() -> None:
     firstresult = {
         hook
         for hook, spec in HOOKS.items()
         if getattr(spec, "penstock_spec")["firstresult"]  # noqa: B009  # pluggy's mark on a function
     }
-    assert firstresult == {"store", "dataframes", "state"}
+    assert firstresult == {"store", "dataframes", "columns", "state"}
 
 
 def test_an_implementation_is_marked_for_penstock() -> None:

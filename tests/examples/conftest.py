@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -84,9 +85,11 @@ class RunExample:
         from penstock import StreamingContext
 
         path = EXAMPLES / f"{name}.py"
-        source = path.read_text(encoding="utf-8")
-        for before, after in {"SparkContext(conf=conf)": "shared(conf)", **(replace or {})}.items():
-            assert source.count(before) == (0 if "SparkSession" in source and after == "shared(conf)" else 1)
+        created = re.compile(r'SparkContext\((?:conf=(conf)|appName="[^"]+")\)')
+        source, contexts = created.subn(lambda match: f"shared({match[1]})", path.read_text(encoding="utf-8"))
+        assert contexts == (0 if "SparkSession" in source else 1)
+        for before, after in (replace or {}).items():
+            assert source.count(before) == 1
             source = source.replace(before, after)
         original = StreamingContext.awaitTermination
 

@@ -101,6 +101,8 @@ OTHERS = {
     *("cogroup", "join", "leftOuterJoin", "rightOuterJoin", "fullOuterJoin", "repartition", "transform"),
     *("transformWith", "foreachRDD", "pprint", "saveAsTextFiles", "saveAsPickleFiles", "cache", "checkpoint"),
     *("persist", "slice", "context", "setName", "id", "toDF", "foreachDataFrame"),
+    # Those of a plugin: plugins/dataframes/tests.
+    *("mapInArrow", "mapInPandas", "groupBy", "foreachTable"),
 }
 
 

@@ -104,6 +104,7 @@ def test_json_list_is_pure_json(cli: Cli, install: Install) -> None:
             {"kind": "listener", "name": "well", "summary": ""},
         ],
         "hooks": ["onBatchCompleted", "rate_estimators", "receivers"],
+        "in_production": {},
         "answers": [],
         "fault": "",
         "disabled": False,

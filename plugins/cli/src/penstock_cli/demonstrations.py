@@ -11,12 +11,15 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from penstock import DStream, PenstockError
+from penstock import PenstockError
 from penstock.spi import UnknownNameError, check_core_version, summary_of
 from penstock_cli.line_producer import SendLines
 from penstock_cli.shared import DEMOS_GROUP
+
+if TYPE_CHECKING:
+    from penstock import DStream
 
 
 class OutputDemonstration(Protocol):

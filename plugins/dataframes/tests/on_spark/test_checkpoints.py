@@ -69,7 +69,7 @@ def test_the_program_of_the_page_counts_words(
     sc: SparkContext, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = Path(__file__).parents[4]
-    (program,) = re.findall(r"```python\n(.*?)```", (root / "docs" / "dataframes.md").read_text(), re.DOTALL)
+    program, *_ = re.findall(r"```python\n(.*?)```", (root / "docs" / "dataframes.md").read_text(), re.DOTALL)
     example = (root / "examples" / "dataframes.py").read_text()
     assert program == example
     printed = ""
