@@ -14,7 +14,7 @@ from penstock_tables import to_sql
 
 
 def create():
-    conf = SparkConf().setAppName("payments").set("spark.streaming.stopGracefullyOnShutdown", "true")
+    conf = SparkConf().setAppName("payments")
     # A request is answered with 200 once it is stored where a crash does not reach it.
     conf.set("spark.streaming.receiver.writeAheadLog.enable", "true")
     conf.set("spark.penstock.onFailedBatch", "retry")  # while the database is away, batches wait

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_payments_are_in_the_table_once_and_others_are_dead_letters(
-    run_example: RunExample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PAYMENTS_PASSWORD", PASSWORD)
+def test_payments_are_in_the_table_once_and_others_are_dead_letters(run_example: RunExample, tmp_path: Path) -> None:
+    # Python workers that run already have the environment of their start.
+    (tmp_path / "password").write_text(PASSWORD)
+    secret = {"env:PAYMENTS_PASSWORD": f"file:{tmp_path / 'password'}"}
     port = free_port()
     payments = [{"id": number, "payer": f"payer {number}", "cents": 100 * number} for number in range(5)]
     with postgresql() as server:
@@ -46,6 +46,6 @@ def test_payments_are_in_the_table_once_and_others_are_dead_letters(
             wait_for(are_written, "all payments are in the table")
 
         url = server.url("shop", scheme="postgresql+psycopg")
-        run_example("webhook_payments", port, url, tmp_path, act=act)
+        run_example("webhook_payments", port, url, tmp_path, act=act, replace=secret)
     (letter,) = [line for path in tmp_path.glob("dead-letters/*/*") for line in path.read_text().splitlines()]
     assert json.loads(letter)["record"]["id"] == 9
