@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from penstock.listen.registered_listener import ListenerCounts as ListenerCounts
     from penstock.plugins.listener_context import (
         DStreamInfo as DStreamInfo,
-        JobInfo as JobInfo,
         ListenerContext as ListenerContext,
         ReceiverStreamInfo as ReceiverStreamInfo,
         StorageInfo as StorageInfo,

@@ -14,6 +14,7 @@ from penstock_ui.access import Token
 from penstock_ui.monitor import Monitor, Sink
 from penstock_ui.options import EventLogOptions, RetentionOptions, UIOptions
 from penstock_ui.server import UIServer
+from penstock_ui.spark_jobs import job_query
 from penstock_ui.store import Limits, MetricsStore
 
 log = get_logger("ui")
@@ -42,7 +43,8 @@ def monitors(context: ListenerContext) -> list[Monitor]:
         sinks.append(exporter)
     if not serves and not sinks:
         return []
-    monitor = Monitor(context, MetricsStore(Limits(batches=retained.retainedBatches)), sinks)
+    store = MetricsStore(Limits(batches=retained.retainedBatches))
+    monitor = Monitor(context, store, sinks, job_query(context.application_id))
     if exporter is not None:
         exporter.state = monitor.snapshot
     context.on_stopped(monitor.close)
