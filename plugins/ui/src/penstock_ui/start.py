@@ -38,7 +38,8 @@ def monitors(context: ListenerContext) -> list[Monitor]:
     if logged.dir:
         sinks.append(_event_log(logged, context.application_id))
     exporter = None
-    if options.otel or (options.otel is None and serves and _has_sdk()):
+    exports = options.traceLinks or (serves and _has_sdk()) if options.otel is None else options.otel
+    if exports:
         exporter = _open_telemetry()
         sinks.append(exporter)
     if not serves and not sinks:
@@ -109,5 +110,5 @@ def _open_telemetry() -> Any:
         return import_module("penstock_ui.otel").OpenTelemetry()
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"spark.penstock.ui.otel=true needs OpenTelemetry: pip install 'penstock-ui[otel]' ({error})"
+            f"spark.penstock.ui.otel or traceLinks needs OpenTelemetry: pip install 'penstock-ui[otel]' ({error})"
         ) from None
