@@ -7,22 +7,26 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.parquet as parquet
+from plugins.tables.tests.independent_readers import (
+    Rows,
+    rows_of_delta,
+    rows_of_files,
+    rows_of_iceberg,
+    rows_of_postgresql,
+    rows_of_sqlite,
+)
 
 from penstock_tables.delta_table import DeltaTableSettings
 from penstock_tables.file_table import FileTableSettings
 from penstock_tables.iceberg_table import IcebergTableSettings
 from penstock_tables.partition_writer import PartitionWriter
-from penstock_tables.sql_table import SqlTableSettings, engine_of
+from penstock_tables.sql_table import SqlTableSettings
 from penstock_tables.table import Table
 
 if TYPE_CHECKING:
     from tests.helpers.postgresql import PostgreSqlServer
 
 KINDS = ("delta", "iceberg", "sql", "files")
-
-Rows = list[dict[str, Any]]
 
 
 class Kind:
@@ -53,21 +57,15 @@ class Kind:
         """The rows that a reader sees, sorted."""
         match self.table:
             case DeltaTableSettings():
-                from deltalake import DeltaTable
-
-                rows = DeltaTable(self.table.location).to_pyarrow_table().to_pylist()
+                rows = rows_of_delta(self.table)
             case IcebergTableSettings():
-                from pyiceberg.catalog import load_catalog
-
-                catalog = load_catalog("test", **self.table.catalog_options)
-                rows = catalog.load_table(self.table.identifier).scan().to_arrow().to_pylist()
+                rows = rows_of_iceberg(self.table)
+            case SqlTableSettings() if self.server is not None:
+                rows = rows_of_postgresql(self.server, self.table.url.rpartition("/")[2])
             case SqlTableSettings():
-                with engine_of(self.table).connect() as connection:
-                    rows = [dict(row) for row in connection.exec_driver_sql("SELECT * FROM orders").mappings()]
+                rows = rows_of_sqlite(self.folder / "shop.db", "SELECT * FROM orders")
             case _:
-                files = sorted((self.folder / "files").glob("batch=*/**/*.parquet"))
-                tables = [parquet.read_table(file, partitioning=None) for file in files]
-                rows = pa.concat_tables(tables, promote_options="default").to_pylist() if tables else []
+                rows = rows_of_files(self.folder / "files")
         return ordered(rows)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime
 import json
+from decimal import Decimal
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pytest
-from plugins.tables.tests.kind_of_table import Kind, Rows, ordered, task
+from plugins.tables.tests.independent_readers import Rows, query
+from plugins.tables.tests.kind_of_table import Kind, ordered, task
 from plugins.tables.tests.test_table_output import FIRST, SCHEMA, as_rows, batch, output, records
 
 from penstock import ConfigurationError
@@ -32,12 +33,6 @@ ODD: list[tuple[datetime.date | None, str | None, int]] = [
 ]
 
 
-def query(relation: str) -> Rows:
-    """The rows of a query by DuckDB."""
-    with duckdb.connect() as connection:
-        return ordered(connection.sql(relation).to_arrow_table().to_pylist())
-
-
 def expected() -> Rows:
     return ordered({"day": day, "shop": shop, "n": n} for day, shop, n in ODD)
 
@@ -56,13 +51,35 @@ def test_delta_table_is_partitioned_as_asked(tmp_path: Path) -> None:
     assert written.to_pyarrow_table(filters=[("shop", "=", "north")])["n"].to_pylist() == [1, 2, 1, 2]
 
 
+@pytest.mark.parametrize(
+    ("rule", "of_column"),
+    [
+        ("delta.constraints.positive", False),
+        ("delta.columnMapping.mode", False),
+        ("delta.generationExpression", True),
+        ("delta.identity.start", True),
+    ],
+)
+def test_delta_table_whose_rules_nobody_would_apply_is_refused(rule: str, of_column: bool, tmp_path: Path) -> None:
+    kind = Kind("delta", tmp_path)
+    output(kind.table).write(batch(0), SCHEMA, task([]))
+    log = tmp_path / "delta" / "_delta_log"
+    created = [json.loads(line) for line in next(log.glob("*0.json")).read_text().splitlines()]
+    (metadata,) = (action["metaData"] for action in created if "metaData" in action)
+    columns = json.loads(metadata["schemaString"])
+    (columns["fields"][1]["metadata"] if of_column else metadata["configuration"])[rule] = "name"
+    (log / f"{1:020}.json").write_text(json.dumps({"metaData": {**metadata, "schemaString": json.dumps(columns)}}))
+    with pytest.raises(ConfigurationError, match=rf"to_delta does not apply: {rule}.*Spark"):
+        output(kind.table).write(batch(1), SCHEMA, task(records(1)))
+
+
 def test_files_are_in_folders_of_their_values(tmp_path: Path) -> None:
     table = FileTableSettings(str(tmp_path / "table"), "parquet", ("day", "shop"))
     output(table).write(batch(0), DAYS, task(ODD))
     folder = tmp_path / "table" / f"batch={FIRST.time_ms}"
     assert sorted(path.name for path in folder.iterdir()) == ["day=2026-05-01", "day=__HIVE_DEFAULT_PARTITION__"]
     read = f"SELECT day::DATE AS day, shop, n FROM read_parquet('{folder}/**/*.parquet', hive_partitioning=true)"
-    assert query(read) == expected()
+    assert ordered(query(read)) == expected()
 
 
 def test_iceberg_table_with_identity_partitions_keeps_them(tmp_path: Path) -> None:
@@ -116,7 +133,7 @@ def test_csv_files_have_a_header_and_survive_a_repetition(tmp_path: Path) -> Non
         output(table).write(batch(0), SCHEMA, task(odd))
     output(table).write(batch(1), SCHEMA, task(records(1)))
     read = f"SELECT key, n::BIGINT AS n FROM read_csv('{tmp_path}/table/batch=*/**/*.csv', hive_partitioning=true)"
-    assert query(read) == ordered([*({"key": key, "n": n} for key, n in odd), *as_rows(1)])
+    assert ordered(query(read)) == ordered([*({"key": key, "n": n} for key, n in odd), *as_rows(1)])
 
 
 def test_an_interrupted_attempt_leaves_nothing_beside_the_batch(tmp_path: Path) -> None:
@@ -160,3 +177,51 @@ def test_a_batch_of_the_size_of_the_last_one_gets_fitting_files(tmp_path: Path) 
     assert writes._partitions() is None
     writes.write(batch(0), SCHEMA, task(records(0)))
     assert writes._partitions() == 1
+
+
+TYPES = pa.schema(
+    [
+        ("text", pa.string()),
+        ("count", pa.int64()),
+        ("share", pa.float64()),
+        ("price", pa.decimal128(10, 2)),
+        ("paid", pa.bool_()),
+        ("day", pa.date32()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("raw", pa.binary()),
+        ("tags", pa.list_(pa.string())),
+    ]
+)
+
+
+@pytest.mark.parametrize("name", ["delta", "iceberg", "files"])
+def test_each_type_comes_back_from_readers_of_other_make(name: str, tmp_path: Path) -> None:
+    kind = Kind(name, tmp_path)
+    now = datetime.datetime(2026, 5, 1, 12, 30, 0, 5, datetime.UTC)
+    full = ("pen", 2**40, 0.25, Decimal("12.50"), True, now.date(), now, b"\x00\xff", ["a", None])
+    rows = [full, (None,) * len(TYPES)]
+    output(kind.table).write(batch(0), TYPES, task(rows))
+    expected = ordered(dict(zip(TYPES.names, row, strict=True)) for row in rows)
+    assert kind.rows() == expected
+    assert ordered(read_by_library(kind)) == expected
+
+
+def read_by_library(kind: Kind) -> Rows:
+    """The rows as the format's own library reads them."""
+    read: pa.Table
+    match kind.table:
+        case DeltaTableSettings():
+            from deltalake import DeltaTable
+
+            read = DeltaTable(kind.table.location).to_pyarrow_table()
+        case IcebergTableSettings():
+            from pyiceberg.catalog import load_catalog
+
+            catalog = load_catalog("test", **kind.table.catalog_options)
+            read = catalog.load_table(kind.table.identifier).scan().to_arrow()
+        case _:
+            from pyarrow import dataset
+
+            read = dataset.dataset(sorted(map(str, kind.folder.glob("files/batch=*/*")))).to_table()
+    rows: Rows = read.to_pylist()
+    return rows

@@ -17,7 +17,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 from attrs import evolve
-from plugins.tables.tests.kind_of_table import KINDS, Kind, Rows, ordered, task
+from plugins.tables.tests.independent_readers import Rows
+from plugins.tables.tests.kind_of_table import KINDS, Kind, ordered, task
 
 from penstock_tables import (
     CommitConflictError,
@@ -452,3 +453,18 @@ def test_the_demonstration_reports_the_rows_of_its_files_and_the_time_to_the_fir
     (sql,) = re.findall(r'duckdb -c "(.+)"', query)
     with duckdb.connect() as connection:
         assert connection.sql(sql.replace("words", "n")).fetchall() != []
+
+
+def test_dead_letters_stay_when_a_task_that_has_committed_is_repeated(tmp_path: Path) -> None:
+    kind, dead = Kind("sql", tmp_path), tmp_path / "dead"
+    wrong = [*records(0), ("a", "many")]
+
+    def run(writer: PartitionWriter) -> list[str]:
+        # Its executor was lost after the commit, so Spark repeats the task.
+        task(wrong)(writer)
+        return task(wrong)(writer)
+
+    output(kind.table, dead_letter=str(dead)).write(batch(0), SCHEMA, run)
+    (letters,) = dead.glob("*/*")
+    assert len(letters.read_text().splitlines()) == 1
+    assert kind.rows() == as_rows(0)

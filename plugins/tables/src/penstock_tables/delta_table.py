@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from attrs import field, frozen
 
+from penstock import ConfigurationError
 from penstock.spi import absolute_location, text_of
 from penstock_tables.batch_identity import BatchId, Standing, check_absence
 from penstock_tables.partition_writer import PartitionWriter, place_of
@@ -17,6 +18,9 @@ from penstock_tables.table import Commit, CommitConflictError, MissingTableError
 from penstock_tables.table_schemas import check_partition_columns
 
 _BATCH = "penstock.batch"
+# Beginnings of the properties of a table, and of its columns, that ask a writer for more than to add files.
+_RULES = ("delta.constraints.", "delta.columnMapping.mode")
+_RULES_OF_COLUMNS = ("delta.generationExpression", "delta.identity.", "delta.invariants")
 
 
 @frozen
@@ -52,7 +56,25 @@ class DeltaTableSettings(Table):
             deltalake.DeltaTable.create(
                 self.location, schema, mode="ignore", partition_by=list(self.partition_by), storage_options=options
             )
-        return OpenDeltaTable(deltalake.DeltaTable(self.location, storage_options=options), self)
+        table = deltalake.DeltaTable(self.location, storage_options=options)
+        _check_rules(table, self.name)
+        return OpenDeltaTable(table, self)
+
+
+def _check_rules(table: Any, name: str) -> None:
+    properties = table.metadata().configuration.items()
+    rules = [key for key, value in properties if key.startswith(_RULES) and value != "none"]
+    rules += [
+        f"{key} of column {column.name!r}"
+        for column in table.schema().fields
+        for key in column.metadata
+        if key.startswith(_RULES_OF_COLUMNS)
+    ]
+    if rules:
+        raise ConfigurationError(
+            f"{name} has rules that to_delta does not apply: {', '.join(rules)}. Drop them, or write the batches with "
+            "foreachBatch and Spark's own writer, with txnAppId and txnVersion"
+        )
 
 
 class OpenDeltaTable(OpenTable):

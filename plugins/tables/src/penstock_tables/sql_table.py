@@ -127,10 +127,12 @@ class OpenSqlTable(OpenTable):
         of_run = [batches.c.writer == batch.writer, batches.c.run == batch.run]
         with engine_of(self._settings).connect() as connection:
             newest = connection.scalar(sql.select(writers.c.number).where(writers.c.writer == batch.writer))
-            own, last_ms = connection.execute(
-                sql.select(sql.func.max(batches.c.number), sql.func.max(batches.c.batch_ms)).where(*of_run)
-            ).one()
-        return Standing(newest or 0, own, -1 if last_ms is None else last_ms)
+            # By the primary key, however many batches there are. A run keeps its number.
+            of_last = (
+                sql.select(batches.c.number, batches.c.batch_ms).where(*of_run).order_by(batches.c.batch_ms.desc())
+            )
+            last = connection.execute(of_last.limit(1)).first()
+        return Standing(newest or 0, *((None, -1) if last is None else last))
 
     def has(self, batch: BatchId) -> bool:
         import sqlalchemy as sql
@@ -193,7 +195,7 @@ class SqlPartitionWriter(PartitionWriter):
             identity = {"writer": self.batch.writer, "run": self.batch.run, "batch_ms": self.batch.time_ms}
             known = sql.select(batches.c.rows).filter_by(**identity)
             if connection.execute(known).first() is not None:
-                return iter([DataFile("", 0, 0).to_json()])
+                return iter(())
             target = self.settings.reflected()
             for fitted in fit(fitting):
                 connection.execute(target.insert(), fitted.to_pylist())

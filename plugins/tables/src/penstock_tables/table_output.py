@@ -140,7 +140,8 @@ class TableOutput:
         opened, columns = self._with_columns(opened, schema)
         written = [DataFile.from_json(text) for text in run(opened.writer(batch, columns, number, self.dead_letter))]
         tasks_s = time.monotonic() - started
-        if self.dead_letter is not None:
+        # A task that finds its batch committed, by an earlier attempt, yields nothing: the dead letters stay.
+        if written and self.dead_letter is not None:
             # An earlier attempt may have had other partitions.
             letters = {file.dead_letter for file in written}
             delete_others(f"{self.dead_letter}/{batch.file_prefix}", letters)

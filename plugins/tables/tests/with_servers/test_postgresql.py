@@ -42,7 +42,7 @@ def database(server: PostgreSqlServer, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def kind(server: PostgreSqlServer, database: str, tmp_path: Path) -> Iterator[Kind]:
     table = SqlTableSettings(server.url(database, scheme=DRIVER), "orders", "env:SHOP_PASSWORD")
-    yield Kind("sql", tmp_path, table)
+    yield Kind("sql", tmp_path, table, server)
     engine_of(table).dispose()
 
 
