@@ -17,11 +17,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from attrs import evolve
 from plugins.tables.tests.kind_of_table import Kind
 from plugins.tables.tests.kinds_with_servers import POSTGRESQL, table_of
 from plugins.tables.tests.writer_progress import Phase, Progress
 
-from penstock import OutputMetadata
+from penstock import OutputMetadata, StopProgress, StreamingListener
 from penstock_tables import to_delta, to_files, to_iceberg, to_sql
 from penstock_tables.batch_identity import BatchId
 from penstock_tables.delta_table import DeltaTableSettings
@@ -37,7 +38,23 @@ SCHEMA = "number BIGINT, store BIGINT"
 ANSWERS_ARE_LOST = "answers-are-lost"
 #: The file with a line for each of them.
 LOST_ANSWERS = "lost-answers"
+#: The file with the number of batches that a graceful stop left.
+BATCHES_LEFT = "batches-left"
 STOP_S = 120
+#: What ``--defect`` breaks: nothing; a batch is reported as written and is not; a batch has two identities.
+DEFECTS = ("none", "drop", "repeat")
+# One of this many batches has the defect.
+_DEFECT_EVERY = 5
+
+
+class LeftBatches(StreamingListener):
+    """Notes what a graceful stop has left."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def onStopProgress(self, stopProgress: StopProgress) -> None:
+        self._path.write_text(str(stopProgress.batches_left))
 
 
 def program(folder: Path, kinds: Sequence[Kind], port: int, interval_s: float, master: str) -> None:
@@ -70,6 +87,7 @@ def program(folder: Path, kinds: Sequence[Kind], port: int, interval_s: float, m
     for key, value in {
         "spark.ui.showConsoleProgress": "false",
         "spark.python.unix.domain.socket.enabled": "true",
+        "spark.streaming.concurrentJobs": str(len(kinds)),
         "spark.streaming.receiver.writeAheadLog.enable": "true",
         "spark.streaming.stopGracefullyOnShutdown": "true",
         "spark.streaming.gracefulStopTimeout": f"{STOP_S}s",
@@ -88,11 +106,11 @@ def program(folder: Path, kinds: Sequence[Kind], port: int, interval_s: float, m
             attach(rows, kind.table)
         return ssc
 
-    observe(folder, kinds)
     ssc = StreamingContext.getOrCreate(str(folder / "checkpoint"), create)
     ssc.sparkContext.setLogLevel("OFF")
     with (folder / "applications").open("a") as applications:
         print(ssc.sparkContext.applicationId, file=applications)
+    ssc.addStreamingListener(LeftBatches(folder / BATCHES_LEFT))
     ssc.run()
 
 
@@ -151,7 +169,25 @@ def observe(folder: Path, kinds: Sequence[Kind]) -> None:
     TableOutput._commit = noted_commit  # type: ignore[method-assign]
 
 
-def launch(folder: Path, kinds: Sequence[Kind], port: int, interval_s: float, master: str) -> subprocess.Popen[bytes]:
+def break_outputs(defect: str) -> None:
+    """Give the outputs a defect, which the comparison of the tables has to notice."""
+    write = TableOutput.write
+
+    def without_batch(self: TableOutput, batch: BatchId, schema: Any, run: Any) -> OutputMetadata:
+        if batch.time_ms // 1000 % _DEFECT_EVERY:
+            return write(self, batch, schema, run)
+        return OutputMetadata(table=self.table.name)
+
+    def twice(self: TableOutput, batch: BatchId, schema: Any, run: Any) -> OutputMetadata:
+        if not batch.time_ms // 1000 % _DEFECT_EVERY:
+            write(self, evolve(batch, time_ms=batch.time_ms - 1), schema, run)
+        return write(self, batch, schema, run)
+
+    if defect != "none":
+        TableOutput.write = without_batch if defect == "drop" else twice  # type: ignore[method-assign]
+
+
+def launch(folder: Path, kinds: Sequence[Kind], settings: Sequence[str]) -> subprocess.Popen[bytes]:
     """Start the program, in a session of its own."""
     command = [sys.executable, "-m", __name__, str(folder)]
     for kind in kinds:
@@ -159,7 +195,8 @@ def launch(folder: Path, kinds: Sequence[Kind], port: int, interval_s: float, ma
         if isinstance(kind.table, SqlTableSettings) and kind.name == POSTGRESQL:
             place = kind.table.url
         command.append(f"{kind.name}={place}")
-    command += ["--port", str(port), "--interval", str(interval_s), "--master", master]
+    command += settings
+    (folder / BATCHES_LEFT).unlink(missing_ok=True)
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
@@ -174,11 +211,14 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True, help="of the source")
     parser.add_argument("--interval", type=float, default=1.0, help="batch interval in seconds")
     parser.add_argument("--master", required=True, help="Spark's")
+    parser.add_argument("--defect", default="none", choices=DEFECTS, help="of the outputs")
     options = parser.parse_args()
     kinds = [
         Kind(name, options.folder, table_of(place)) if name == POSTGRESQL else Kind(name, Path(place))
         for name, _, place in (argument.partition("=") for argument in options.kinds)
     ]
+    break_outputs(options.defect)
+    observe(options.folder, kinds)
     program(options.folder, kinds, options.port, options.interval, options.master)
 
 

@@ -14,7 +14,6 @@ from penstock_ui.access import Token
 from penstock_ui.monitor import Monitor, Sink
 from penstock_ui.options import EventLogOptions, RetentionOptions, UIOptions
 from penstock_ui.server import UIServer
-from penstock_ui.spark_jobs import job_query
 from penstock_ui.store import Limits, MetricsStore
 
 log = get_logger("ui")
@@ -38,14 +37,12 @@ def monitors(context: ListenerContext) -> list[Monitor]:
     if logged.dir:
         sinks.append(_event_log(logged, context.application_id))
     exporter = None
-    exports = options.traceLinks or (serves and _has_sdk()) if options.otel is None else options.otel
-    if exports:
+    if options.otel or (options.otel is None and serves and _has_sdk()):
         exporter = _open_telemetry()
         sinks.append(exporter)
     if not serves and not sinks:
         return []
-    store = MetricsStore(Limits(batches=retained.retainedBatches))
-    monitor = Monitor(context, store, sinks, job_query(context.application_id))
+    monitor = Monitor(context, MetricsStore(Limits(batches=retained.retainedBatches)), sinks)
     if exporter is not None:
         exporter.state = monitor.snapshot
     context.on_stopped(monitor.close)
@@ -110,5 +107,5 @@ def _open_telemetry() -> Any:
         return import_module("penstock_ui.otel").OpenTelemetry()
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"spark.penstock.ui.otel or traceLinks needs OpenTelemetry: pip install 'penstock-ui[otel]' ({error})"
+            f"spark.penstock.ui.otel=true needs OpenTelemetry: pip install 'penstock-ui[otel]' ({error})"
         ) from None

@@ -19,6 +19,7 @@ from penstock import (
     BatchStarted,
     BatchSubmitted,
     CheckpointFailed,
+    JobInfo,
     OutputOperationCompleted,
     OutputOperationInfo,
     OutputOperationStarted,
@@ -60,7 +61,6 @@ from penstock_ui.snapshot import (
     Stream,
     Totals,
 )
-from penstock_ui.spark_jobs import JobInfo
 from penstock_ui.spark_stages import StageRun
 from penstock_ui.time_budget import TimeBudget, since, time_budget
 
