@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -15,46 +16,38 @@ from benchmarks.rows import Goal, Point, Row
 
 _INTRO = """# Benchmarks
 
-How fast Penstock is, compared with its peers and with the limit: the same work without a streaming engine, as a loop in
-one Python process or as bare Spark jobs.
+This page tells you how fast Penstock is, compared with its peers and with *limits*: the same work without a streaming
+engine. You can repeat every measurement with `make bench`.
 
-- **A round** runs every engine of a row once, one after the other, on the same data, each in processes of its own. The
-  next round begins with another engine.
-- **A figure** is the median of the rounds. A heading says how many there were.
-- **A ratio** is Penstock's figure divided by that of the engine in its line. It is taken in each round; the table has
-  the median, and in brackets the least and the largest. For throughput, a ratio above 1 means that Penstock is faster;
-  for time and memory, a ratio below 1 means that it needs less. Do not compare figures of different runs.
-- **An answer** is compared with that of plain Python on the same data. Only right answers have figures.
-- **An idle machine:** a round begins when less than a tenth of the processors is busy. That is so for figures with a
-  commit; the last table says how busy the machine was before the older ones.
-- **CPU and memory** are those of the driver, the JVM and the Python workers together. Memory is resident, without
-  mapped files. The lines come from a thread of the program that runs the comparison, on the same processors.
-- **Limits** do the same work without a streaming engine:
+- A **round** runs every engine of a row once, alternately, on the same data. A figure is the median of the rounds.
+- A **ratio** is Penstock's figure divided by that of the engine in its line, taken in each round: the median, and in
+  brackets the extremes. Above 1, Penstock has the higher throughput; below 1, it needs less time or memory. A table
+  with a column for each size has the ratio behind the figure.
+- Every answer is compared with that of plain Python. Only right answers have figures.
+- A figure with a commit was measured on an idle machine. [The last table](#machine) shows how busy it was otherwise.
+- CPU and memory are those of driver, JVM and Python workers together; memory is resident, without mapped files.
+- All engines have one slot per core for their batches. Receivers have slots of their own.
+- The limits:
 {limits}
-- **Slots:** all engines have as many slots for their batches as there are cores; receivers have their own.
-
-`make bench` measures all rows, which takes hours on an idle machine, and writes this page. One row, or a part of it:
 
 ```sh
 make bench ARGS="--list"
 make bench ARGS="headlines"
-make bench ARGS="wordcount --rounds 5"
 make bench ARGS="latency --point 0.1 --engine penstock --engine pyspark"
 make bench ARGS="wordcount --quick"
 ```
 
-The first command shows the rows and engines, the second one measures the README's figures in half an hour. A quick run
-shows only that everything works. The figures go to `build/benchmarks`, one file for each row and size;
-`make bench ARGS=--page-only` writes the page from these files. The figures of this page are beside it, in
-`docs/benchmarks`: with `--results docs/benchmarks` a row replaces its figures there."""
+The first command shows the rows and engines. `headlines` measures the README's figures in half an hour, and all rows
+take hours. A quick run shows only that everything works. Figures go to `build/benchmarks`. With
+`--results docs/benchmarks` they replace those of this page; the files there also have the metrics, rounds and seeds
+that the tables leave out."""
 
 _QUICK = """
 **These figures come from a run with `--quick`: its sizes are so small that they say nothing about speed.**"""
 
 _GOALS = """
-Each goal names the strongest form of its peer. The last column has the limit, the same work without streaming, where it
-is faster than Penstock in the same rounds, and how many times as fast it is. The last lines have figures of other
-pages, which say how these were measured.
+Each goal names the strongest form of its peer. The last column has a limit that is faster than Penstock, and how many
+times as fast it is. The last lines have figures of other pages.
 """
 
 #: Goals whose figures other pages have: the page, the goal, what was measured, whether it is met, and the limit.
@@ -96,8 +89,44 @@ def table(row: Row, outcomes: Sequence[Outcome]) -> str:
         row: which was run.
         outcomes: of its points.
     """
+    notes = [*_without_figures(row, outcomes), *_left_out(row), *_not_run(row, outcomes)]
+    return "\n".join([*_by_size(row, outcomes, OURS), *(["", *notes] if notes else [])])
+
+
+def _of_page(row: Row, outcomes: Sequence[Outcome]) -> str:
+    """The table of a row on the page: a column for each size, unless goals need several metrics."""
+    if not row.axis:
+        lines = _by_size(row, outcomes, OURS)
+    elif len({goal.metric for goal in row.goals}) < 2:
+        lines = _by_engine(row, outcomes)
+    else:
+        lines = _by_size(row, outcomes, OURS[:1])
+    notes = list(_without_figures(row, outcomes))
+    return "\n".join([*lines, *(["", *notes] if notes else [])])
+
+
+def _by_engine(row: Row, outcomes: Sequence[Outcome]) -> list[str]:
+    """A line for each engine, with the first metric at each size, and the ratio to the first of Penstock's engines."""
+    metric = row.metrics[0]
+    lines = [_line([f"{METRICS[metric].title}, {METRICS[metric].unit}; {row.axis}:", *(f"{o.x:,g}" for o in outcomes)])]
+    lines.append(_line(["---", *["---:"] * len(outcomes)]))
+    for name in ENGINES:
+        cells = [outcome.cell(name) for outcome in outcomes]
+        if not any(cell and metric in cell.medians for cell in cells):
+            continue
+        figures = list[str]()
+        for outcome, cell in zip(outcomes, cells, strict=True):
+            ratio = _ratio(outcome, OURS[0], cell, metric) if cell and metric in cell.medians else None
+            figure = _number(cell.medians[metric]) if cell and metric in cell.medians else "-"
+            figures.append(f"{figure} ({_spread(ratio)})" if ratio else figure)
+        lines.append(_line([ENGINES[name].title, *figures]))
+    return lines
+
+
+def _by_size(row: Row, outcomes: Sequence[Outcome], compared: Sequence[str]) -> list[str]:
+    """A line for each engine at each size, with all metrics, and the ratios of the engines that are compared."""
     cells = [(outcome, cell) for outcome in outcomes for cell in outcome.cells]
-    ours = [name for name in OURS if any(cell.engine == name and cell.medians for _, cell in cells)]
+    ours = [name for name in compared if any(cell.engine == name and cell.medians for _, cell in cells)]
     metrics = [name for name in row.metrics if any(name in cell.medians for _, cell in cells)]
     head = [*([row.axis] if row.axis else []), "engine"]
     num_texts = len(head)
@@ -110,10 +139,7 @@ def table(row: Row, outcomes: Sequence[Outcome]) -> str:
         figures = [_number(cell.medians[name]) if name in cell.medians else "-" for name in metrics]
         against = [_spread(_ratio(outcome, name, cell, row.metrics[0])) for name in ours]
         lines.append(_line([*([f"{cell.x:,g}"] if row.axis else []), ENGINES[cell.engine].title, *figures, *against]))
-    if not any(cell.medians for _, cell in cells):
-        lines = []
-    notes = [*_without_figures(row, outcomes), *_not_run(row, outcomes)]
-    return "\n".join([*lines, *(["", *notes] if notes else [])])
+    return lines if any(cell.medians for _, cell in cells) else []
 
 
 def _without_figures(row: Row, outcomes: Sequence[Outcome]) -> Iterator[str]:
@@ -125,6 +151,9 @@ def _without_figures(row: Row, outcomes: Sequence[Outcome]) -> Iterator[str]:
                 reasons.setdefault((cell.engine, prefix + cell.reason), []).append(cell.x)
     for (engine, reason), points in reasons.items():
         yield f"- {ENGINES[engine].title}{_at(row, points)}: {reason}."
+
+
+def _left_out(row: Row) -> Iterator[str]:
     for engine, reason in row.left_out.items():
         yield f"- {ENGINES[engine].title} is left out: {reason}."
 
@@ -137,6 +166,21 @@ def _not_run(row: Row, outcomes: Sequence[Outcome]) -> Iterator[str]:
             engines.setdefault(missing, []).append(ENGINES[name].title)
     for points, titles in engines.items():
         yield f"- Not run{_at(row, points) if len(points) < len(row.points) else ''}: {'; '.join(titles)}."
+
+
+def _absences(rows: Mapping[str, Row], outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Why rows of the page have no line for an engine: the engine is left out, or was not run."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for row in rows.values():
+        if ran := {cell.engine for outcome in outcomes if outcome.row == row.name for cell in outcome.cells}:
+            for name in row.engines:
+                if name not in ran:
+                    reasons.setdefault((name, "was not run"), []).append(row.name)
+            for name, reason in row.left_out.items():
+                if name not in ran:
+                    reasons.setdefault((name, f"is left out, because {reason}"), []).append(row.name)
+    for (name, reason), of_rows in sorted(reasons.items()):
+        yield f"- {ENGINES[name].title} {reason}: {', '.join(of_rows)}."
 
 
 def _at(row: Row, points: Sequence[float]) -> str:
@@ -223,12 +267,14 @@ def write_page(path: Path, rows: Mapping[str, Row], outcomes: Sequence[Outcome],
     parts += ["\n## Goals", _GOALS, goals(rows, reported, runs)]
     for row in rows.values():
         if of_row := [outcome for outcome in reported if outcome.row == row.name]:
-            parts += [f"\n## {row.title}\n", f"{row.summary} {_rounds(row, of_row)}", "", table(row, of_row)]
+            parts += [f"\n## {row.title}\n", f"{row.summary} {_rounds(row, of_row)}", "", _of_page(row, of_row)]
             if plot := plots.draw(row, of_row, folder):
                 parts.append(f"\n![{row.title.replace('`', '')}]({folder.name}/{plot.name})")
     parts += _long_runs(runs, folder)
-    if missing := [row for row in rows.values() if row.name not in {outcome.row for outcome in reported}]:
-        parts.append("\n## Not run\n")
+    absences = list(_absences(rows, reported))
+    missing = [row for row in rows.values() if row.name not in {outcome.row for outcome in reported}]
+    if missing or absences:
+        parts += ["\n## Not run\n", *absences]
         parts += [f"- {row.title}: `make bench ARGS={row.name}`" for row in missing]
     parts += ["\n## Machine\n", _machines(reported)]
     if reason := plots.reason_not_available():
@@ -261,10 +307,9 @@ def _long_runs(runs: Sequence[Run], plots_folder: Path) -> Iterator[str]:
     if runs:
         yield "\n## Long runs\n"
         yield (
-            "Memory of driver, JVM and workers over very many batches: a receiver stores 1,000 lines/s, each batch "
-            "reduces them by\nkey. Growth is that of the straight line through all samples of the last two thirds. "
-            "`python -m benchmarks.long_run` runs\n100,000 batches under the manual clock, with `--minutes 30` it "
-            "runs live."
+            "A receiver stores 1,000 lines/s, and each batch reduces them by key. Growth is that of the straight line "
+            "through all\nsamples of the last two thirds. `python -m benchmarks.long_run` repeats the first run, with "
+            "`--minutes 30` the second."
         )
     for run in runs:
         yield f"\n{run.title}\n\n{run.table}"
@@ -281,21 +326,24 @@ def _machines(outcomes: Sequence[Outcome]) -> str:
     lines = [_line(["what", "which"]), _line(["---"] * 2)]
     facts = {name: value for name, value in newest.machine.items() if name != _COMMIT}
     lines += [_line([name, value]) for name, value in facts.items()]
-    head = ["row", "size", "ended (UTC)", "rounds", "seed", _COMMIT, "state of the machine"]
+    head = ["row", "ended (UTC)", _COMMIT, "busy before, by size"]
     lines += ["", _line(head), _line(["---"] * len(head))]
-    for outcome in outcomes:
-        is_same = all(outcome.machine.get(name, value) == value for name, value in facts.items())
-        note = "" if is_same else "; another machine or other versions"
-        cells = [
-            outcome.row,
-            f"{outcome.x:,g}" if outcome.x else "-",
-            outcome.date,
-            str(outcome.rounds),
-            str(outcome.seed),
-            outcome.machine.get(_COMMIT, "-"),
-        ]
-        lines.append(_line([*cells, outcome.state + note]))
+    for name in dict.fromkeys(outcome.row for outcome in outcomes):
+        of_row = [outcome for outcome in outcomes if outcome.row == name]
+        is_same = all(outcome.machine.get(fact, value) == value for outcome in of_row for fact, value in facts.items())
+        commits = dict.fromkeys(outcome.machine.get(_COMMIT, "-") for outcome in of_row)
+        busy = ", ".join(_busy(outcome.state) for outcome in of_row)
+        ended = max(outcome.date for outcome in of_row).partition("+")[0]
+        lines.append(_line([name if is_same else f"{name} \\*", ended, ", ".join(commits), busy]))
+    if any("\\*" in line for line in lines):
+        lines.append("\n\\*: another machine or other versions.")
     return "\n".join(lines)
+
+
+def _busy(state: str) -> str:
+    """The share of the processors that was busy before a run, in percent; the state of a run that does not say so."""
+    share = re.search(r"\d+(?= ?%)", state)
+    return f"{share[0]}%" if share else state
 
 
 def _bare(engine: str) -> str:
@@ -313,7 +361,7 @@ def _spread(spread: Spread | None) -> str:
         return "-"
     if spread.num_rounds == 1:
         return f"{_number(spread.median)} x"
-    return f"{_number(spread.median)} x ({_number(spread.least)} to {_number(spread.most)})"
+    return f"{_number(spread.median)} x ({_number(spread.least)}-{_number(spread.most)})"
 
 
 def _wording(goal: Goal, row: Row) -> str:

@@ -182,8 +182,8 @@ def _drains(cores: int, is_quick: bool) -> list[Row]:
             f"{work}-warm",
             f"{title}, warm",
             drained(lines=lines)
-            + f"Another {min(_WARM_UP, lines):,} come before them and are not counted: in {_PORTIONS} portions a "
-            f"second apart, the last of them {_PAUSE_S:g} s before.",
+            + f"Another {min(_WARM_UP, lines):,} come before in {_PORTIONS} portions, the last of them "
+            f"{_PAUSE_S:g} s before, and are not counted.",
             work,
             (*_WARM_ENGINES, *(("penstock-arrow", "bare-kernels") if work == "wordcount" else ())),
             (
@@ -344,9 +344,8 @@ def _delays(cores: int, is_quick: bool) -> list[Row]:
             "latency",
             "Latency of small batches",
             "1,000 lines/s, each batch counts each word and collects the counts. End to end: from the sending of a "
-            "line to the program's having its count. An interval holds if the scheduling delay stays below it. Delays "
-            "leave out 5 s, and at least 20 batches, from the first batch with records on: Spark starts Python workers "
-            "and loads classes for it, which takes some 0.5 s, and the next batches wait for it.",
+            "line to its count in the program. An interval holds if the scheduling delay stays below it. Delays "
+            "leave out the first 5 s, and at least 20 batches, in which Spark starts workers and loads classes.",
             "wordcount",
             (
                 *(name for name in _STRUCTURED_ENGINES if name not in ("bare-rows", "bare-python")),

@@ -432,8 +432,7 @@ def batch(tracker, number, load, options):
     tracker.allocate_blocks_to_batch(time_ms)
     for stream_id in stream_ids:
         tracker.partitions(time_ms, [stream_id], 1000)
-        tracker.count(time_ms, stream_id)
-        tracker.earliest_arrival(time_ms, stream_id)
+        tracker.input_info(time_ms, stream_id)
     if load.streams < load.receivers:
         for stream in range(load.streams):
             tracker.partitions(time_ms, stream_ids[stream :: load.streams], 1000)

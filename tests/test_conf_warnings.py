@@ -7,7 +7,7 @@ from pyspark import SparkConf, SparkContext
 
 from penstock import StreamingContext
 from penstock.conf import KEYS, Settings
-from penstock.conf_warnings import IGNORED, REMOVED, KeyWarning, keys_without_effect
+from penstock.conf_warnings import IGNORED, KeyWarning, keys_without_effect
 
 OPTIONS = {
     "spark.penstock.receiver.socket.": ["host", "port"],
@@ -113,11 +113,6 @@ def test_ignored_key_of_spark_is_named_with_what_to_use_instead(name: str) -> No
     warning = warning_of(name)
     assert warning.reason == "ignored by Penstock"
     assert len(warning.advice) > 20
-
-
-@pytest.mark.parametrize("name", REMOVED)
-def test_removed_key_is_named_with_what_applies_now(name: str) -> None:
-    assert warning_of(name) == KeyWarning(name, f"no longer a setting: {REMOVED[name]}", "unset the key")
 
 
 @pytest.mark.parametrize(

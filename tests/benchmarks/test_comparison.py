@@ -246,7 +246,7 @@ def test_only_penstocks_failures_and_wrong_answers_count() -> None:
 def test_table_has_figures_ratios_and_the_reason_where_there_are_none() -> None:
     cells = [cell("penstock", 4e6, 6e6), cell("pyspark", 1e6, 1e6), Cell("bytewax", 0.0, ({},), "not installed")]
     text = table(ROWS["count"], [outcome(*cells)])
-    assert "| `pyspark.streaming` | 1,000,000 | 5.00 x (4.00 to 6.00) |" in text
+    assert "| `pyspark.streaming` | 1,000,000 | 5.00 x (4.00-6.00) |" in text
     assert "| Penstock | 5,000,000 | - |" in text
     assert "- Bytewax: not available: not installed." in text
     assert "- Not run: Penstock, DataFrames; `pyspark.streaming`, Unix sockets; " in text
@@ -299,12 +299,12 @@ def test_page_has_what_was_run_and_names_what_was_not(
         "| [Count](#count) | Penstock: throughput ≥ 10 x `pyspark.streaming`, Unix sockets | 9.00 x | 2 | **no** |"
         in page
     )
-    assert "at batch interval 1 ≤ 1.1 x bare Spark job | 1.04 x (1.00 to 1.07) | 2 | yes | - |" in page
+    assert "at batch interval 1 ≤ 1.1 x bare Spark job | 1.04 x (1.00-1.07) | 2 | yes | - |" in page
     assert "**2 rounds at 1; 1 round at 0.2**, and one round shows no spread." in page
     assert "≥ 0.8 x bare Python loop | - | - | not measured | - |" in page
     assert "- Receive only: `make bench ARGS=receive`" in page
     assert "**120 batches under the manual clock, in 2 minutes: 0 failed**" in page
-    assert "| latency | 0.2 | 2026-01-02T03:04+00:00 | 1 | 7 | - | idle |" in page
+    assert "| latency | 2026-01-02T03:04 | - | idle, idle |" in page
     assert Outcome.load(tmp_path / "benchmarks" / "count-0.json") == counts
     again = write_page(tmp_path / "again" / "benchmarks.md", ROWS, [counts], tmp_path / "benchmarks" / "long-run")
     assert "## Long runs\n" in again.read_text(encoding="utf-8")

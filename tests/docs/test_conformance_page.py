@@ -31,10 +31,3 @@ def test_programs_of_the_page_run() -> None:
     assert testing.run_suite(names["TestQueue"], ["RC-10"]).ok
     assert names["report"].failed == []
     names["QueueFeeder"]().put(["a"])
-
-
-def test_every_public_name_is_listed_once() -> None:
-    section = PAGE.read_text(encoding="utf-8").partition("## Public names")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
-    names = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
-    assert sorted(names) == dir(testing)

@@ -6,15 +6,15 @@ import json
 import re
 
 import pytest
-from tests.docs.write_log_events import PAGE, START, log_events, tables
+from tests.docs.write_log_events import PAGE, START, lists, log_events
 
 from penstock.runtime.log import configure, get_logger
 
 
-def test_tables_are_those_that_the_code_logs() -> None:
+def test_events_are_those_that_the_code_logs() -> None:
     prose, start, rest = PAGE.read_text(encoding="utf-8").partition(START)
     assert prose
-    assert start + rest == tables(), "run: python -m tests.docs.write_log_events"
+    assert start + rest == lists(), "run: python -m tests.docs.write_log_events"
 
 
 def test_events_are_short_phrases_without_a_full_stop() -> None:

@@ -15,13 +15,13 @@ def as_markdown() -> str:
     for attribute, row in KEYS.items():
         if row.group != group:
             group = row.group
-            lines += ["", f"## {group.capitalize()}", "", "| key | type | default | meaning |", "|---|---|---|---|"]
-        default = f"`{row.default}`" if row.default else "(empty)"
+            lines += ["", f"## {group.capitalize()}", "", "| key | type, default | meaning |", "|---|---|---|"]
+        default = f", `{row.default}`" if row.default else ""
         if row.falls_back_to:
-            default = f"value of `{key(row.falls_back_to)}`"
+            default = f", value of `{key(row.falls_back_to)}`"
         if row.in_production is not None:
             default += f", in production `{row.in_production}`"
-        lines.append(f"| `{row.name}` | {type_name(types[attribute])} | {default} | {row.help} |")
+        lines.append(f"| `{row.name}` | {type_name(types[attribute])}{default} | {row.help} |")
     return "\n".join(lines[1:])
 
 

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/log-events.md from the calls in the code: ``python -m tests.docs.write_log_events``."""
+"""Writes the lists of docs/log-events.md from the calls in the code: ``python -m tests.docs.write_log_events``."""
 
 from __future__ import annotations
 
@@ -152,22 +152,22 @@ def _texts(event: ast.expr, where: str) -> list[str]:
     raise ValueError(f"{where}: a log event that is not text in the source: {ast.unparse(event)}")
 
 
-def tables() -> str:
-    """The generated part of the page: one table for each component."""
+def lists() -> str:
+    """The generated part of the page: one list for each component."""
     events = log_events()
-    parts = [START, f"{len(events)} events of {len({each.component for each in events})} components.\n"]
-    for component in sorted({each.component for each in events}):
-        parts += [f"### `{component}`\n", "| event | level | fields |", "|---|---|---|"]
-        parts += [_row(each) for each in events if each.component == component]
-        parts.append("")
+    components = sorted({event.component for event in events})
+    parts = [START, f"{len(events)} events of {len(components)} components, each with its level and fields.\n"]
+    for component in components:
+        parts += [f"### `{component}`\n", *(_item(event) for event in events if event.component == component), ""]
     return "\n".join(parts)
 
 
-def _row(event: LogEvent) -> str:
-    fields = " ".join(f"`{name}`" for name in event.fields) + (" (rate-limited)" if event.is_rate_limited else "")
-    return f"| {event.event} | {event.level} | {fields.strip()} |"
+def _item(event: LogEvent) -> str:
+    level = event.level + (", rate-limited" if event.is_rate_limited else "")
+    fields = " ".join(f"`{name}`" for name in event.fields)
+    return f"- **{event.event}** ({level}){f': {fields}' if fields else ''}"
 
 
 if __name__ == "__main__":
     prose = PAGE.read_text(encoding="utf-8").partition(START)[0]
-    PAGE.write_text(prose + tables(), encoding="utf-8")
+    PAGE.write_text(prose + lists(), encoding="utf-8")

@@ -231,7 +231,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "secret_names",
             "Redaction",
         ),
-        "Listeners": ("HOOK_OF", "Event", "register"),
+        "Listeners": ("HOOK_OF", "Event", "register", "operation_of_tags"),
         "The process": ("Clock", "EngineThread"),
         "Public names": ("lazy_exports",),
         "Checkpoint directories": (
@@ -279,7 +279,6 @@ _INFOS = (
     events.PastError,
     listener_context.ReceiverStreamInfo,
     listener_context.DStreamInfo,
-    listener_context.JobInfo,
     listener_context.StorageInfo,
     penstock.ListenerCounts,
 )

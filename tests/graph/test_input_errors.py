@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from penstock import Receiver, StreamingContext
+from penstock import Receiver, StreamingContext, StreamInputInfo
 from penstock.errors import BatchFailedError
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import GraphRuntime
@@ -29,13 +29,8 @@ class Silent(Receiver[Any]):
 class Unavailable:
     reader = ReadBlocks(Token("t"))
 
-    def count(self, batch_time_ms: int, stream_id: int) -> int:
-        return 5
-
-    def earliest_arrival(self, _batch_time_ms: int, _stream_id: int) -> None: ...
-
-    def rate_limit(self, stream_id: int) -> float | None:
-        return None
+    def input_info(self, batch_time_ms: int, stream_id: int) -> StreamInputInfo:
+        return StreamInputInfo(stream_id, 5)
 
     def partitions(self, batch_time_ms: int, stream_ids: Sequence[int], slots: int) -> list[LocatedPartition]:
         raise ConnectionError("the JVM does not answer")

@@ -31,14 +31,8 @@ class Received:
 
     reader = ReadBlocks(TOKEN)
 
-    def count(self, batch_time_ms: int, stream_id: int) -> int:
-        return batch_time_ms // 10 + stream_id
-
-    def earliest_arrival(self, batch_time_ms: int, _stream_id: int) -> int:
-        return batch_time_ms - 90
-
-    def rate_limit(self, stream_id: int) -> float | None:
-        return 2.5 + stream_id
+    def input_info(self, batch_time_ms: int, stream_id: int) -> StreamInputInfo:
+        return StreamInputInfo(stream_id, batch_time_ms // 10, earliest_arrival=batch_time_ms - 90)
 
     def partitions(self, batch_time_ms: int, stream_ids: Sequence[int], slots: int) -> list[LocatedPartition]:
         return [LocatedPartition((f"{batch_time_ms}-{stream_id}-{n}",)) for stream_id in stream_ids for n in range(2)]
@@ -108,8 +102,8 @@ def test_input_is_reported_once_for_several_outputs(
         received.get_or_compute(100)
     received.get_or_compute(200)
     assert reports == [
-        (100, StreamInputInfo(0, 10, rate_limit=2.5, earliest_arrival=10)),
-        (200, StreamInputInfo(0, 20, rate_limit=2.5, earliest_arrival=110)),
+        (100, StreamInputInfo(0, 10, earliest_arrival=10)),
+        (200, StreamInputInfo(0, 20, earliest_arrival=110)),
     ]
 
 

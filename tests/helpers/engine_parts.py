@@ -14,7 +14,6 @@ from penstock.graph.input_dstreams import (
 )
 from penstock.graph.outputs import Job as Job
 from penstock.graph.windows import WindowedDStream as WindowedDStream
-from penstock.spark.cluster import SparkJobs as SparkJobs
 from penstock.spark.rdds import BlocksRDD as BlocksRDD, LocatedPartition as LocatedPartition
 from penstock.track.batch_partitions import PartitionBounds as PartitionBounds, partitions_of as partitions_of
 from penstock.worker import functions as functions

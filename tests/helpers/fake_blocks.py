@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 from pyspark.core.rdd import PipelinedRDD
 from tests.helpers.fake_graph import INTERVAL_MS, FakeContext, FakeRDD
 
-from penstock import DStream
+from penstock import DStream, StreamInputInfo
 from penstock.graph.input_dstreams import ReceiverInputDStream
 from penstock.spark.rdds import LocatedPartition
 from penstock.spi import node_of
@@ -40,12 +40,8 @@ class Received:
     def partitions(self, batch_time_ms: int, stream_ids: Any, _slots: int) -> list[LocatedPartition]:
         return [] if batch_time_ms == 2 * INTERVAL_MS else [LocatedPartition(batch_time_ms) for _ in stream_ids]
 
-    def count(self, _batch_time_ms: int, _stream_id: int) -> int:
-        return 1
-
-    def earliest_arrival(self, _batch_time_ms: int, _stream_id: int) -> None: ...
-
-    def rate_limit(self, _stream_id: int) -> None: ...
+    def input_info(self, _batch_time_ms: int, stream_id: int) -> StreamInputInfo:
+        return StreamInputInfo(stream_id, 1)
 
 
 @pytest.fixture

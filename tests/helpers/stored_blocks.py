@@ -10,7 +10,7 @@ import pyarrow as pa
 from attrs import evolve
 from tests.helpers.functions import graph_of
 
-from penstock import DStream, StreamingContext
+from penstock import DStream, StreamingContext, StreamInputInfo
 from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
 from penstock.graph.input_dstreams import ReceiverInputDStream
@@ -73,16 +73,11 @@ class StoredBlocks:
         found = [self._batches[stream_id] for stream_id in stream_ids]
         return [partition for batches in found if number < len(batches) for partition in batches[number]]
 
-    def count(self, batch_time_ms: int, stream_id: int) -> int:
+    def input_info(self, batch_time_ms: int, stream_id: int) -> StreamInputInfo:
         """The number of records of a batch."""
         partitions = self.partitions(batch_time_ms, [stream_id], 1)
-        return sum(reference.num_records for partition in partitions for reference in partition.element)
-
-    def earliest_arrival(self, _batch_time_ms: int, _stream_id: int) -> None:
-        """Not known."""
-
-    def rate_limit(self, _stream_id: int) -> None:
-        """No limit."""
+        counts = (reference.num_records for partition in partitions for reference in partition.element)
+        return StreamInputInfo(stream_id, sum(counts))
 
 
 class StoredInput(ReceiverInputDStream):

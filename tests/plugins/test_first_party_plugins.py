@@ -252,7 +252,7 @@ def test_misspelt_name_is_no_reason_to_install_anything() -> None:
 
 def test_keys_of_the_monitoring_plugin_are_known() -> None:
     known = load("ui").known_options()
-    assert known["spark.penstock.ui."] == ["enabled", "host", "port", "otel", "token"]
+    assert known["spark.penstock.ui."] == ["enabled", "host", "port", "otel", "traceLinks", "token"]
     assert known["spark.streaming.ui."] == ["retainedBatches"]
     assert known["spark.penstock.eventLog."] == ["dir", "maxFileSize", "maxFiles", "maxApplications", "maxAge"]
 

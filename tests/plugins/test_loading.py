@@ -187,7 +187,7 @@ def test_store_hooks_can_wrap_each_other(zoo: Zoo) -> None:
             return f"stored {block}"
 
     plugins.manager.register(Core())
-    assert plugins.manager.hook.store(block="b") == "stored b"
+    assert plugins.manager.hook.store(block="b", configuration={}) == "stored b"
     assert sys.modules["zoo_0"].seen == [("b", "stored b")]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -240,9 +240,10 @@ class Observing:
         self.seen: list[int | None] = []
 
     @hookimpl(wrapper=True)
-    def store(self, block: Block) -> Any:
+    def store(self, block: Block, configuration: Mapping[str, str]) -> Any:
         stored: StoredBlock = yield
         self.seen.append(stored.checksum)
+        self.configuration = configuration
         return StoredBlock(stored.block_id, stored.stream_id, stored.num_records, stored.num_bytes, stored.path)
 
 
@@ -275,6 +276,7 @@ def test_a_plugin_may_wrap_the_store(
     tracker.run(Counting())
     stopping.result(timeout=10)
     assert all(plugin.seen)
+    assert plugin.configuration == LOG
     assert [block.checksum for block in tracker.blocks] == [None, None]
     assert [records(block) for block in tracker.blocks] == [[1, 2, 3], [4]]
 

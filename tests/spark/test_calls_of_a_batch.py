@@ -12,7 +12,7 @@ import pytest
 from py4j.clientserver import ClientServerConnection
 from pyspark import SparkContext
 
-from penstock import Block, Receiver
+from penstock import Block, Receiver, StreamInputInfo
 from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
 from penstock.blocks.received_block_handler import LocalBlockHandler
@@ -51,13 +51,8 @@ class Received:
     def partitions(self, batch_time_ms: int, stream_ids: Sequence[int], slots: int) -> list[LocatedPartition]:
         return self._partitions
 
-    def count(self, batch_time_ms: int, stream_id: int) -> int:
-        return len(self._partitions)
-
-    def earliest_arrival(self, _batch_time_ms: int, _stream_id: int) -> None: ...
-
-    def rate_limit(self, stream_id: int) -> float | None:
-        return None
+    def input_info(self, batch_time_ms: int, stream_id: int) -> StreamInputInfo:
+        return StreamInputInfo(stream_id, len(self._partitions))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock import Receiver, StoredBlock
+from penstock import Receiver, StoredBlock, StreamInputInfo
 from penstock.conf_values import SizeLimit, parse_size_limit
 from penstock.listen.events import ReceiverError
 from penstock.receive.messages import AddBlocks, UpdateRateLimit
@@ -273,7 +273,20 @@ def test_buffers_of_active_receivers_and_arrivals_of_batches_are_known(
     assert tracked.tracker.buffered_bytes() == 73
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
     ids = [process.task.stream_id for process in processes]
-    assert [tracked.tracker.earliest_arrival(100, id_) for id_ in ids] == [500, 997]
-    assert tracked.tracker.earliest_arrival(200, ids[0]) is None
+    assert [tracked.tracker.input_info(100, id_).earliest_arrival for id_ in ids] == [500, 997]
+    assert tracked.tracker.input_info(200, ids[0]) == StreamInputInfo(ids[0], 0)
     assert processes[0].deregister().accepted
     assert tracked.tracker.buffered_bytes() == 3
+
+
+def test_input_of_a_batch_has_the_first_trace_contexts_of_its_blocks(
+    make_tracker: MakeTracker, silent: type[Receiver[Any]]
+) -> None:
+    tracked = make_tracker([silent()])
+    tracked.tracker.start()
+    process = tracked.registered(1)
+    parents = [tuple(f"{number}-{part}" for part in range(8)) for number in range(20)]
+    blocks = [StoredBlock(f"input-0-1-{n}", 0, 1, 10, "/b", traceparents=parents[n]) for n in range(20)]
+    assert process.driver.ask(AddBlocks(0, 1, blocks), Reply).accepted
+    tracked.tracker.blocks.allocate_blocks_to_batch(100)
+    assert tracked.tracker.input_info(100, 0).traceparents == sum(parents[:16], ())

@@ -209,7 +209,7 @@ def test_blocks_of_a_batch_become_partitions_of_references(make_tracker: Callabl
     process = tracked.registered()
     assert process.add(0, 1, 2).accepted
     tracked.tracker.allocate_blocks_to_batch(100)
-    assert tracked.tracker.count(100, 0) == 30
+    assert tracked.tracker.input_info(100, 0).numRecords == 30
     references = [BlockReference(f"input-0-1-{n}", f"/blocks/0-1-{n}", 10, process.source) for n in range(3)]
     assert tracked.tracker.partitions(100, [0], 1) == [
         LocatedPartition(tuple(references[:2]), ("host-a",), 2000),
@@ -218,6 +218,6 @@ def test_blocks_of_a_batch_become_partitions_of_references(make_tracker: Callabl
     reader = tracked.tracker.reader
     assert reader == ReadBlocks(reader.token, process.task.driver.location)
     assert reader.token.derive("0/1") == process.task.driver.readers
-    assert (tracked.tracker.count(200, 0), tracked.tracker.partitions(200, [0], 1)) == (0, [])
+    assert (tracked.tracker.input_info(200, 0).numRecords, tracked.tracker.partitions(200, [0], 1)) == (0, [])
     tracked.tracker.clean_up(101, delete=True)
-    assert tracked.tracker.count(100, 0) == 0
+    assert tracked.tracker.input_info(100, 0).numRecords == 0

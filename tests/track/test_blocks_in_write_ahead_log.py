@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from attrs import evolve
 from hypothesis import given, settings, strategies as st
 from tests.helpers.examples import examples
 
@@ -301,6 +302,12 @@ def test_metadata_and_odd_names_survive(live: Live) -> None:
     odd = StoredBlock("of a plugin's own", 1, 0, 0, "s3://bucket/ü \ud800", {"offset": 3, "nested": [None, {"a": 1.5}]})
     live().add_blocks([odd])
     assert waiting(live(start=False)) == [odd]
+
+
+def test_trace_contexts_survive(live: Live) -> None:
+    traced = evolve(block(1, 1), traceparents=("00-1", "00-2"))
+    live().add_blocks([traced])
+    assert waiting(live(start=False)) == [traced]
 
 
 def test_thirty_thousand_blocks_are_recovered(live: Live) -> None:

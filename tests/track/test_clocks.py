@@ -51,9 +51,9 @@ def test_batches_and_rates_do_not_depend_on_the_clock_of_a_receivers_host(
         wait_for(lambda: tracked.tracker.has_unallocated_blocks, "the blocks are reported")
         now_ms = tracked.clock.now_ms()
         tracked.tracker.allocate_blocks_to_batch(now_ms)
-        assert tracked.tracker.count(now_ms, 0) == 2
+        assert tracked.tracker.input_info(now_ms, 0).numRecords == 2
         # What listeners see of the other clock.
-        assert tracked.tracker.earliest_arrival(now_ms, 0) == now_ms + ahead_ms
+        assert tracked.tracker.input_info(now_ms, 0).earliest_arrival == now_ms + ahead_ms
         tracked.tracker.send_rate_update(0, 7.0)
         wait_for(lambda: receiver.rate_limit == 7.0, "the rate arrives")
     finally:

@@ -151,7 +151,7 @@ def test_recovered_rates_bound_the_recovered_blocks_of_a_batch(
     assert second.tracker.last_allocated_ms == -1
     for time_ms, records in ((1000, 20), (2000, 20), (3000, 10)):
         second.tracker.allocate_blocks_to_batch(time_ms)
-        assert second.tracker.count(time_ms, 0) == records
+        assert second.tracker.input_info(time_ms, 0).numRecords == records
         assert second.tracker.last_allocated_ms == time_ms
     # Nothing was reported about the receiver's buffer.
     second.registered()

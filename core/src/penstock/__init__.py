@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING
 from penstock._exports import lazy_exports
 from penstock.version import __version__ as __version__
 
-_GONE = {
-    "RelaunchingReceiverHost": "give ReceiverHost a function that creates the receiver",
-    "StatsReportListener": "it is in a plugin, pip install penstock-spark",
-}
-__getattr__, __dir__ = lazy_exports(__name__, _GONE)
+__getattr__, __dir__ = lazy_exports(__name__)
 
 if TYPE_CHECKING:
     from pyspark import StorageLevel as StorageLevel
@@ -64,7 +60,6 @@ if TYPE_CHECKING:
     from penstock.listen.registered_listener import ListenerCounts as ListenerCounts
     from penstock.plugins.listener_context import (
         DStreamInfo as DStreamInfo,
-        JobInfo as JobInfo,
         ListenerContext as ListenerContext,
         ReceiverStreamInfo as ReceiverStreamInfo,
         StorageInfo as StorageInfo,

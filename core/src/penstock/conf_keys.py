@@ -46,8 +46,7 @@ class ConfigurationKeys:
     profile: Literal["spark", "production"] = _start_here(
         "spark.penstock.profile",
         "spark",
-        "Which defaults apply. `spark`: Spark Streaming's. `production`: those of programs that run for months. A key "
-        "that is set has its value in both.",
+        "Which defaults apply. `spark`: Spark Streaming's. `production`: those of programs that run for months.",
     )
     backpressure_enabled: bool = _start_here(
         "spark.streaming.backpressure.enabled",
@@ -75,14 +74,14 @@ class ConfigurationKeys:
         "spark.streaming.stopGracefullyOnShutdown",
         "false",
         "Stop gracefully on SIGTERM, on Ctrl-C, and when the program ends without calling `stop`. A second signal "
-        "stops at once. The program's own signal handlers still run. Programs that call `ssc.run()` do so anyway.",
+        "stops at once. `ssc.run()` always stops gracefully.",
         in_production="true",
     )
     log_level: LogLevel = _start_here(
         "spark.penstock.log.level",
         "WARNING",
         "Lowest level that Penstock logs, on the driver and in receivers. `spark.penstock.log.level.<component>` sets "
-        "that of one component, such as `receiver_supervisor`; `docs/log-events.md` lists them.",
+        "that of one component; `docs/log-events.md` lists them.",
     )
 
     block_interval_ms: PositiveDurationMs = _inputs(
@@ -131,8 +130,8 @@ class ConfigurationKeys:
     on_lost_blocks: Literal["fail", "skip"] = _inputs(
         "spark.penstock.blocks.onLost",
         "fail",
-        "What a batch does when one of its blocks is lost, for instance with its host. `fail`: the batch fails. "
-        "`skip`: the batch continues without the block. Both report an event with counts.",
+        "What a batch does when one of its blocks is lost. `fail`: the batch fails. `skip`: the batch continues "
+        "without the block. Both report an event with counts.",
     )
 
     max_receiver_failures: Count = _receivers(
@@ -162,8 +161,8 @@ class ConfigurationKeys:
     launch_timeout_ms: DurationMs = _receivers(
         "spark.penstock.receiver.launchTimeout",
         "2min",
-        "Maximum time from launch to registration. A receiver that exceeds it, for instance for lack of a free slot, "
-        "has failed: its job is cancelled and relaunched. 0: no timeout.",
+        "Maximum time from launch to registration. A receiver that exceeds it has failed: its job is cancelled and "
+        "relaunched. 0: no timeout.",
     )
     start_timeout_ms: DurationMs = _receivers(
         "spark.penstock.receiver.startTimeout",
@@ -272,14 +271,14 @@ class ConfigurationKeys:
     on_checkpoint_mismatch: Literal["fail", "drop-state"] = _recovery(
         "spark.penstock.checkpoint.onMismatch",
         "fail",
-        "What to do when the checkpoint holds state for a stream that the changed program lacks. `fail`: refuse to "
-        "start. `drop-state`: start without that state.",
+        "What to do with state in the checkpoint of a stream that the changed program lacks. `fail`: refuse to start. "
+        "`drop-state`: start without that state.",
     )
     on_damage: Literal["fail", "skip"] = _recovery(
         "spark.penstock.checkpoint.onDamage",
         "fail",
         "What to do when a recovery file is corrupt before its last record, or shorter than the checkpoint says. "
-        "`fail`: refuse to start, naming file and position. `skip`: recover without the lost data and report how much.",
+        "`fail`: refuse to start. `skip`: recover without the lost data and report how much.",
     )
     catch_up: Literal["all", "skip-empty"] = _recovery(
         "spark.penstock.checkpoint.catchUp",
@@ -320,14 +319,14 @@ class ConfigurationKeys:
     driver_port: Port = _network(
         "spark.penstock.driver.port",
         "0",
-        "Port at which the driver accepts receivers and their blocks, on the address of `spark.driver.bindAddress`. "
-        "Receivers reach it at `spark.driver.host`. 0: chosen by the system.",
+        "Port at which the driver accepts receivers, on the address of `spark.driver.bindAddress`. Receivers reach it "
+        "at `spark.driver.host`. 0: chosen by the system.",
     )
     receiver_port: Port = _network(
         "spark.penstock.receiver.port",
         "0",
-        "First port for a receiver, at which it takes commands and serves its blocks to other hosts. Each receiver on "
-        "a host uses one of its own, the next that is free. 0: chosen by the system.",
+        "First port for a receiver, at which it takes commands and serves its blocks. Each receiver on a host uses "
+        "the next free port. 0: chosen by the system.",
     )
     port_max_retries: Count = _network(
         "spark.port.maxRetries",
@@ -364,14 +363,13 @@ class ConfigurationKeys:
     plugins_prefer: Names = _advanced(
         "spark.penstock.plugins.prefer",
         "",
-        "Distributions, separated by commas. Of a name that several plugins offer, the one of the first distribution "
-        "listed here is used. Without one, such a name is refused when it is used. The same holds for the hooks "
-        "`dataframes`, `columns` and `state`, which one plugin answers.",
+        "Distributions, separated by commas. The first one listed here wins if several plugins offer a name, or answer "
+        "one of the hooks `dataframes`, `columns` and `state`. Without a winner, the name is refused when it is used.",
     )
     log_format: Literal["console", "json"] = _advanced(
         "spark.penstock.log.format",
         "console",
-        "Format of log events on the driver and in receivers. `console`: for people. `json`: one JSON object per line.",
+        "Format of log events. `console`: for people. `json`: one JSON object per line.",
     )
     extra_listeners: Names = _advanced(
         "spark.streaming.extraListeners",

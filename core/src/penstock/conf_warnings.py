@@ -42,16 +42,6 @@ IGNORED = {
     "spark.streaming.driver.writeAheadLog.closeFileAfterWrite": "each file is closed after a write unless it is on a "
     "local disk; unset the key",
 }
-#: Keys of earlier versions → what now applies to every program.
-REMOVED = {
-    "spark.penstock.receiver.relaunchDelay": "the first delay before a relaunch is 200 ms",
-    "spark.penstock.receiver.maxRelaunchDelay": "delays before a restart and a relaunch grow up to 30 s",
-    "spark.penstock.generation.retries": "generating a batch is retried twice",
-    "spark.penstock.receiver.executorsWait": "the first receiver launches wait at most 30 s for executors",
-    "spark.penstock.checkpoint.catchUpBatches": "at most 10 batches of the downtime are pending at the same time",
-    "spark.penstock.checkpoint.maxFailures": "onCheckpointFailed is called after 3 consecutive failures",
-    "spark.penstock.listener.maxFailures": "a listener is disabled after 10 consecutive errors",
-}
 
 
 @frozen
@@ -93,8 +83,6 @@ def _check(name: str, core_keys: set[str], options: KnownOptions) -> KeyWarning 
     for ignored, advice in IGNORED.items():
         if name == ignored or (ignored.endswith(".") and name.startswith(ignored)):
             return KeyWarning(name, "ignored by Penstock", advice)
-    if behaviour := REMOVED.get(name):
-        return KeyWarning(name, f"no longer a setting: {behaviour}", "unset the key")
     option_keys = {f"{prefix}{option}" for prefix, names in options.items() for option in names or ()}
     for hook, section in OPTION_SECTIONS.items():
         plugin, dot, _option = name.removeprefix(section).partition(".")

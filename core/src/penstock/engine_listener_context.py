@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
-from functools import cached_property, partial
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -17,14 +16,12 @@ from penstock.graph.input_dstreams import InputDStream
 from penstock.listen.events import ReceiverInfo
 from penstock.listen.registered_listener import ListenerCounts
 from penstock.plugins.discovery import Plugins
-from penstock.plugins.listener_context import DStreamInfo, JobInfo, ListenerContext, ReceiverStreamInfo, StorageInfo
+from penstock.plugins.listener_context import DStreamInfo, ListenerContext, ReceiverStreamInfo, StorageInfo
 from penstock.plugins.specs import RateEstimator, structure_options
 from penstock.rate.guarded_estimator import GuardedEstimator
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import contain_errors
 from penstock.spark import cluster
-from penstock.spark.cluster import SparkJobs
-from penstock.spark.local_properties import operation_of
 from penstock.spark.spark_conf import entries_of
 
 log = get_logger("listener_context")
@@ -133,13 +130,6 @@ class EngineListenerContext(ListenerContext):
     def listener_counts(self) -> Sequence[ListenerCounts]:
         return self._engine.bus.counts()
 
-    def jobs(self, first: int, most: int, wait_s: float = 0.0) -> Sequence[JobInfo]:
-        return [_job(values) for values in self._jobs.since(first, most, wait_s)]
-
-    @cached_property
-    def _jobs(self) -> SparkJobs:
-        return SparkJobs(self._sc)
-
     def executor_backlogs(self) -> Mapping[str, int]:
         return self._engine.tracker.backlog.by_executor
 
@@ -210,28 +200,3 @@ def _log_fault(name: str, stream_id: int, fault: str) -> None:
     log.warning(
         "rate estimator failed, last rate kept", estimator=name, stream_id=stream_id, fault=fault, throttle_s=60
     )
-
-
-def _job(values: Mapping[str, Any]) -> JobInfo:
-    """A job, as Spark's REST describes it."""
-    batch_time, output_op_id = operation_of(values["jobTags"]) or (None, None)
-    return JobInfo(
-        values["jobId"],
-        batch_time,
-        output_op_id,
-        values["status"],
-        _time_ms(values.get("submissionTime")),
-        _time_ms(values.get("completionTime")),
-        len(values["stageIds"]) - values["numSkippedStages"],
-        values["numCompletedStages"],
-        values["numFailedStages"],
-        values["numSkippedStages"],
-        values["numTasks"] - values["numSkippedTasks"],
-        values["numCompletedIndices"],
-        values["numFailedTasks"],
-    )
-
-
-def _time_ms(text: str | None) -> int | None:
-    """A time in Spark's REST: ``2015-05-03T13:06:00.602GMT``."""
-    return None if text is None else round(datetime.fromisoformat(text.replace("GMT", "+00:00")).timestamp() * 1000)

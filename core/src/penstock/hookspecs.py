@@ -9,7 +9,7 @@ dictionary from prefixes of configuration keys to options classes, for listeners
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pluggy
@@ -58,12 +58,13 @@ def listeners(context: ListenerContext) -> Iterable[Any]:  # type: ignore[empty-
 
 
 @hookspec(firstresult=True)
-def store(block: Block) -> StoredBlock | None:
+def store(block: Block, configuration: Mapping[str, str]) -> StoredBlock | None:
     """Store a block. Called on the executor, once per block.
 
     The core's implementation writes it to the executor's local directory, or to the receiver write-ahead log if that is
     enabled. A plugin may wrap it (observe, mirror, refuse by raising) or answer instead. A plugin that changes the file
     afterwards must return a ``StoredBlock`` with the new file's ``checksum``, or ``None`` as its checksum.
+    ``configuration`` has the keys below ``spark.penstock.`` and ``spark.streaming.``; it may contain secrets.
     """
 
 

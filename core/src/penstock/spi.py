@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock._exports import lazy_exports as lazy_exports
 
-_GONE = {
-    "Lines": "use split_lines and LineRules",
-    "StoreQueue": "use a queue.Queue and a penstock.ThreadReceiver",
-    "keys": "use KEYS",
-    "make_receiver": 'use Plugins(...).make("receivers", name, settings, options)',
-    "receiver_spec": 'use Plugins(...).spec("receivers", name)',
-}
-__getattr__, __dir__ = lazy_exports(__name__, _GONE)
+__getattr__, __dir__ = lazy_exports(__name__)
 
 if TYPE_CHECKING:
     from penstock.blocks.arrow_form import (
@@ -113,6 +106,7 @@ if TYPE_CHECKING:
     from penstock.runtime.redaction import Redaction as Redaction, secret_names as secret_names
     from penstock.runtime.threads import EngineThread as EngineThread
     from penstock.spark.failure import reason as reason
+    from penstock.spark.local_properties import operation_of_tags as operation_of_tags
     from penstock.spark.rdds import known_partitions as known_partitions
     from penstock.spark.spark_conf import (
         conf_here as conf_here,

@@ -95,11 +95,39 @@ def test_state_advances_past_a_batch_whose_job_was_dropped(sums: Sums) -> None:
     assert sums.totals == {200: 200}
 
 
+def test_state_times_out_in_a_batch_whose_blocks_could_not_be_allocated(
+    context: FakeContext, make_input: Callable[..., FakeInput]
+) -> None:
+    records = {100: [[("a", 1)]], 400: [[("a", 1)]]}
+    seen: dict[int, list[Any]] = {}
+    mapped = make_input(lambda time_ms: records.get(time_ms, [])).mapWithState(StateSpec.function(add).timeout(0.1))
+    mapped.foreachRDD(lambda time, rdd: seen.update({round(time.timestamp() * 1000): rdd.collect()}))
+    context.graph.start(0)
+
+    def run(time_ms: int) -> None:
+        (job,) = context.graph.generate_jobs(time_ms)
+        job.run()
+
+    run(100)
+    context.graph.unallocated |= {200, 300}
+    run(400)
+    # The state timed out at 300 ms, as it does when the batches run again after a restart.
+    assert seen == {100: [("a", 1)], 400: [("a", 1)]}
+
+
+def test_batches_without_allocation_are_forgotten_with_their_rdds(sums: Sums) -> None:
+    sums.graph.unallocated |= {100, 30_000}
+    sums.graph.clear_metadata(30_100, unpersist=True)
+    assert sums.graph.unallocated == {30_000}
+
+
 def total(values: list[int], state: int | None) -> int:
     return sum(values) + (state or 0)
 
 
-def add(key: str, value: int, state: Any) -> tuple[str, int]:
+def add(key: str, value: int | None, state: Any) -> tuple[str, int]:
+    if value is None:
+        return key, -state.get()
     state.update(total([value], state.getOption()))
     return key, state.get()
 

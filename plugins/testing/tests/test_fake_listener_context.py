@@ -7,7 +7,6 @@ from attrs import frozen
 
 from penstock import (
     BatchInfo,
-    JobInfo,
     ListenerContext,
     ListenerCounts,
     ReceiverInfo,
@@ -116,9 +115,6 @@ def test_stop_calls_what_was_to_be_called_once() -> None:
 def test_what_a_test_sets_is_what_listeners_are_answered() -> None:
     context = FakeListenerContext()
     context.stored, context.counts = StorageInfo(3, 500), [ListenerCounts("x", 1, 2, True)]
-    context.spark_jobs = {4: JobInfo(4, 1000, 0), 2: JobInfo(2), 7: JobInfo(7)}
     context.publish_ui("http://127.0.0.1:1")
     assert (context.storage(), context.listener_counts()) == (StorageInfo(3, 500), [ListenerCounts("x", 1, 2, True)])
-    assert [job.job_id for job in context.jobs(3, 10)] == [4, 7]
-    assert context.jobs(0, 1) == [JobInfo(2)]
     assert (context.ui_url, context.spark_ui_url) == ("http://127.0.0.1:1", "")

@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from functools import cache
 
-from penstock import DStreamInfo, JobInfo, PastError, ReceiverInfo, SourceStatus, StreamInputInfo
+from penstock import DStreamInfo, PastError, ReceiverInfo, SourceStatus, StreamInputInfo
 from penstock_ui.snapshot import (
     Application,
     Batch,
@@ -19,6 +19,7 @@ from penstock_ui.snapshot import (
     Stream,
     Totals,
 )
+from penstock_ui.spark_jobs import JobInfo
 from penstock_ui.spark_stages import StageRun
 from penstock_ui.time_budget import TimeBudget
 

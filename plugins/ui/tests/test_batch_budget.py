@@ -6,9 +6,9 @@ import pytest
 from attrs import asdict, evolve
 from hypothesis import given, strategies as st
 
-from penstock import JobInfo
 from penstock_ui.batch_budget import BatchBudget, batch_budget
 from penstock_ui.snapshot import Batch, BatchStatus, Operation
+from penstock_ui.spark_jobs import JobInfo
 from penstock_ui.spark_stages import StageRun
 
 T = 1_700_000_000_000

@@ -8,10 +8,11 @@ import pytest
 from attrs import evolve
 from plugins.ui.tests.snapshots import START_MS, snapshot
 
-from penstock import JobInfo, SourceStatus
+from penstock import SourceStatus
 from penstock_ui.dashboard.diagnosis import Diagnosis, batch_parts, diagnose_batches, diagnose_receiver, total_budget
 from penstock_ui.dashboard.verdict import Level
 from penstock_ui.snapshot import Batch, BatchStatus, Operation, Snapshot
+from penstock_ui.spark_jobs import JobInfo
 from penstock_ui.spark_stages import StageRun
 from penstock_ui.time_budget import TimeBudget
 

@@ -19,13 +19,14 @@ from hypothesis import given, settings, strategies as st
 from plugins.ui.tests.conftest import T, batch_events, state_of
 from tests.helpers import wait_for
 
-from penstock import ConfigurationError, JobInfo, StreamInputInfo
+from penstock import ConfigurationError, StreamInputInfo
 from penstock.spi import Appender, Directory
 from penstock_testing import FakeListenerContext, listener_events
 from penstock_ui.event_log import EventLog, Retention, decode, encode, read_history, replay
 from penstock_ui.monitor import describe
 from penstock_ui.own_events import CountsCarried, JobsRun, RateChanged, Sampled
 from penstock_ui.snapshot import Listener, Snapshot, Storage, Totals
+from penstock_ui.spark_jobs import JobInfo
 from penstock_ui.store import Limits
 
 ROOT = Path(__file__).parents[3]

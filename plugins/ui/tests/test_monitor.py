@@ -14,7 +14,6 @@ from plugins.ui.tests.conftest import T, batch_events
 from penstock import (
     BatchCompleted,
     ConfigurationError,
-    JobInfo,
     ListenerCounts,
     ReceiverInfo,
     ReceiverStarted,
@@ -28,6 +27,7 @@ from penstock_testing import FakeListenerContext
 from penstock_ui.monitor import Monitor
 from penstock_ui.own_events import ApplicationDescribed, JobsRun, RateChanged, Sampled
 from penstock_ui.snapshot import Listener, RateChange, Storage
+from penstock_ui.spark_jobs import JobInfo
 from penstock_ui.start import monitors
 from penstock_ui.store import MetricsStore
 
@@ -59,7 +59,19 @@ class Running:
         self.taken = Taken()
         self.now_ms = T
         self.context.now_ms = lambda: self.now_ms  # type: ignore[method-assign]
-        self.monitor = Monitor(self.context, MetricsStore(), [self.taken])
+        # Spark's jobs by id, those that it publishes late, and the queries for them.
+        self.spark_jobs: dict[int, JobInfo] = {}
+        self.late_jobs: dict[int, JobInfo] = {}
+        self.is_spark_gone = False
+        self.queries: list[tuple[int, int, float]] = []
+        self.monitor = Monitor(self.context, MetricsStore(), [self.taken], self.jobs)
+
+    def jobs(self, first: int, most: int, wait_s: float) -> list[JobInfo]:
+        self.queries.append((first, most, wait_s))
+        if self.is_spark_gone:
+            raise OSError("gone")
+        jobs = self.spark_jobs | (self.late_jobs if wait_s else {})
+        return [job for job_id, job in sorted(jobs.items()) if job_id >= first][:most]
 
     def deliver(self, events: Sequence[Any]) -> None:
         for event in events:
@@ -88,7 +100,7 @@ def test_engine_is_asked_when_a_batch_ends(running: Running) -> None:
     running.context.stored = StorageInfo(3, 4, 6, 5, T, 1, 2, T - 9000)
     running.context.counts = [ListenerCounts("x", 1, 2, True)]
     jobs = (JobInfo(8, T + 1000, 0, "SUCCEEDED", T, T + 5), JobInfo(9, T + 1000, 0, "FAILED", T, T + 9))
-    running.context.spark_jobs = {7: JobInfo(7), **{job.job_id: job for job in jobs}}
+    running.spark_jobs = {7: JobInfo(7), **{job.job_id: job for job in jobs}}
     running.deliver(batch_events(1))
     state = running.monitor.snapshot()
     assert state.storage == Storage(77, 3, 4, 6, 5, T, 1, "", 2, T - 9000)
@@ -107,48 +119,30 @@ def test_engine_is_asked_at_most_once_a_second_for_snapshots(running: Running) -
     assert len(running.taken.of(Sampled)) == 2
 
 
-def test_spark_is_asked_for_new_and_for_running_jobs_at_most_once_a_second(
-    running: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[int, int]] = []
-    answer = running.context.jobs
-
-    def jobs(first: int, most: int, wait_s: float = 0.0) -> Any:
-        assert not wait_s
-        asked.append((first, most))
-        return answer(first, most)
-
-    monkeypatch.setattr(running.context, "jobs", jobs)
+def test_spark_is_asked_for_new_and_for_running_jobs_at_most_once_a_second(running: Running) -> None:
     runs = JobInfo(4, T + 1000, 0, "RUNNING", T, None, num_stages=2)
     ended = JobInfo(4, T + 1000, 0, "SUCCEEDED", T, T + 80, 2, 2)
-    running.context.spark_jobs = {0: JobInfo(0, status="RUNNING"), 4: runs}
+    running.spark_jobs = {0: JobInfo(0, status="RUNNING"), 4: runs}
     running.deliver(batch_events(1))
     running.deliver(batch_events(2))
-    assert asked == [(0, 500)]
+    assert running.queries == [(0, 500, 0.0)]
     running.now_ms += 1000
     running.monitor.snapshot()
-    running.context.spark_jobs[4] = ended
+    running.spark_jobs[4] = ended
     running.now_ms += 1000
     state = running.monitor.snapshot()
     running.now_ms += 1000
     running.monitor.snapshot()
-    assert asked[1:] == [(5, 500), (4, 1), (5, 500), (4, 1), (5, 500)]
+    new, open_job = (5, 500, 0.0), (4, 1, 0.0)
+    assert running.queries[1:] == [new, open_job, new, open_job, new]
     assert running.taken.of(JobsRun) == [JobsRun((runs,)), JobsRun((ended,))]
     assert state.completed[0].operations[0].jobs == (ended,)  # type: ignore[index]
 
 
-def test_the_last_jobs_are_asked_for_before_the_context_has_stopped(
-    running: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_jobs_are_asked_for_before_the_context_has_stopped(running: Running) -> None:
     running.deliver(batch_events(1))
-    job, answer = JobInfo(0, T + 1000, 0, "SUCCEEDED", T, T + 1), running.context.jobs
-
-    def jobs(first: int, most: int, wait_s: float = 0.0) -> Any:
-        """Spark publishes it late."""
-        running.context.spark_jobs = {0: job} if wait_s else {}
-        return answer(first, most)
-
-    monkeypatch.setattr(running.context, "jobs", jobs)
+    job = JobInfo(0, T + 1000, 0, "SUCCEEDED", T, T + 1)
+    running.late_jobs = {0: job}
     running.deliver([StopProgress(T, "batches", 1)])
     assert running.taken.of(JobsRun) == []
     running.deliver([StopProgress(T, "checkpoint", 0)])
@@ -214,7 +208,7 @@ def test_engine_that_answers_no_more_ends_nothing(running: Running, monkeypatch:
         raise OSError("gone")
 
     monkeypatch.setattr(running.context, "storage", fails)
-    monkeypatch.setattr(running.context, "jobs", fails)
+    running.is_spark_gone = True
     running.deliver(batch_events(1))
     assert running.monitor.snapshot().totals.completed_batches == 1
 

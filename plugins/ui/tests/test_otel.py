@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from attrs import evolve
 from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -15,7 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from plugins.ui.tests.conftest import T, batch_events, state_of
 
-from penstock import ConfigurationError
+from penstock import BatchCompleted, ConfigurationError
 from penstock_testing import FakeListenerContext
 from penstock_ui import otel
 from penstock_ui.monitor import Monitor
@@ -99,6 +100,46 @@ def test_batch_is_a_trace_with_its_output_operations(spans: InMemorySpanExporter
     assert batch.status.is_unset
     for span in (failed, failed_batch):
         assert (span.status.is_ok, span.status.description) == (False, "ValueError: bad")
+
+
+def traceparent(number: int) -> str:
+    return f"00-{number:032x}-{number:016x}-01"
+
+
+def linked(spans: InMemorySpanExporter, traceparents: list[list[int]]) -> list[tuple[int, int]]:
+    """Trace and span ids that the span of a batch links to, whose streams have messages of these contexts."""
+    monitor = monitors(FakeListenerContext(CONF))[0]
+    events = batch_events(1, dict.fromkeys(range(len(traceparents)), 10))
+    inputs = {
+        id_: evolve(info, traceparents=tuple(map(traceparent, traceparents[id_])))
+        for id_, info in events[-1].batchInfo.streamIdToInputInfo.items()
+    }
+    deliver(monitor, [BatchCompleted(evolve(events[-1].batchInfo, streamIdToInputInfo=inputs))])
+    operation, batch = spans.get_finished_spans()
+    assert operation.links == ()
+    return [(link.context.trace_id, link.context.span_id) for link in batch.links]
+
+
+def test_batch_links_to_its_messages(spans: InMemorySpanExporter, reader: InMemoryMetricReader) -> None:
+    assert linked(spans, [[1, 2, 3], [], [4, 1]]) == [(1, 1), (4, 4), (2, 2), (3, 3)]
+
+
+def test_links_are_bounded_and_every_stream_has_some(spans: InMemorySpanExporter, reader: InMemoryMetricReader) -> None:
+    links = linked(spans, [list(range(1, 200)), list(range(1001, 1200))])
+    assert links == [(of + number, of + number) for number in range(1, 65) for of in (0, 1000)]
+
+
+@pytest.mark.parametrize(
+    ("conf", "exports"),
+    [({"ui.traceLinks": "true"}, True), ({"ui.traceLinks": "true", "ui.otel": "false"}, False), ({}, False)],
+)
+def test_links_need_the_export(
+    conf: dict[str, str], exports: bool, spans: InMemorySpanExporter, reader: InMemoryMetricReader
+) -> None:
+    set_here = {f"spark.penstock.{key}": value for key, value in conf.items()}
+    context = FakeListenerContext({"spark.penstock.ui.enabled": "false", **set_here})
+    assert bool(monitors(context)) == exports
+    context.stop()
 
 
 def test_metrics_are_those_of_the_state(spans: InMemorySpanExporter, reader: InMemoryMetricReader) -> None:

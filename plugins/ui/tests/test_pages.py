@@ -13,10 +13,10 @@ import pytest
 from attrs import evolve
 from plugins.ui.tests.snapshots import HOSTILE, snapshot
 
-from penstock import JobInfo
 from penstock_ui.dashboard.pages import PAGES, Page, render_parts
 from penstock_ui.dashboard.query import Query
 from penstock_ui.snapshot import Application, Snapshot, error_line
+from penstock_ui.spark_jobs import JobInfo
 
 BY_PATH = {page.path: page for page in PAGES}
 TROUBLE = {0: "hostile", 3: "stopped", 7: "given up", 11: "unhealthy", 20: "lost"}

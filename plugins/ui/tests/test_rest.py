@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from plugins.ui.tests.conftest import FixedSource, T, batch_events, state_of
 
-from penstock import JobInfo, ReceiverError, ReceiverInfo, ReceiverStarted, SourceStatus
+from penstock import ReceiverError, ReceiverInfo, ReceiverStarted, SourceStatus
 from penstock_ui.own_events import JobsRun, RateChanged, Sampled
 from penstock_ui.rest import BadRequestError, NotFoundError, respond
 from penstock_ui.snapshot import Listener, Storage
+from penstock_ui.spark_jobs import JobInfo
 
 BASE = ["applications", "app-0", "streaming"]
 # As org.apache.spark.status.api.v1.streaming has them; those marked with ? are absent while they are not known.

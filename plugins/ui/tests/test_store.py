@@ -13,7 +13,6 @@ from plugins.ui.tests.conftest import T, batch_events, state_of
 from penstock import (
     BatchCompleted,
     BatchSubmitted,
-    JobInfo,
     OutputOperationCompleted,
     OutputOperationInfo,
     ReceiverError,
@@ -27,6 +26,7 @@ from penstock_testing import FakeListenerContext, listener_events
 from penstock_ui.monitor import describe
 from penstock_ui.own_events import CountsCarried, JobsRun, RateChanged, Sampled
 from penstock_ui.snapshot import BatchStatus, RateChange, Storage, Totals
+from penstock_ui.spark_jobs import JobInfo
 from penstock_ui.store import Limits, MetricsStore
 
 TWO = {0: 300, 1: 300}

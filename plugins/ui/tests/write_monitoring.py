@@ -9,7 +9,7 @@ from typing import Any, get_args
 from plugins.ui.tests.snapshots import snapshot as fake
 from tests.helpers.markdown import attributes, fields, names, summary, table
 
-from penstock_ui import own_events, prometheus, rest, snapshot
+from penstock_ui import own_events, prometheus, rest, snapshot, spark_jobs
 from penstock_ui.terminal import State, summary as status_of
 
 ROOT = Path(__file__).parents[3]
@@ -28,6 +28,7 @@ _STATE = (
     snapshot.Totals,
     snapshot.Batch,
     snapshot.Operation,
+    spark_jobs.JobInfo,
     snapshot.Stream,
     snapshot.RateChange,
     snapshot.Storage,
@@ -93,7 +94,7 @@ def _state() -> Iterator[str]:
     yield (
         "Dashboard, REST, Prometheus, terminal and history render one value, `penstock_ui.snapshot.Snapshot`. Times\n"
         "are milliseconds since the epoch, delays milliseconds, rates records/s, sizes bytes. [Events](events.md) has\n"
-        "the fields of `DStreamInfo` and `JobInfo`.\n"
+        "the fields of `DStreamInfo`.\n"
     )
     for kind in _STATE:
         yield f"### `{kind.__name__}`\n"

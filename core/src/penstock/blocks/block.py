@@ -48,6 +48,7 @@ class StoredBlock:
         metadata: JSON values that the receiver passed with the records.
         checksum: CRC-32 of the file's bytes, which readers verify; ``None`` skips the verification.
         arrival_ms: when the receiver got the earliest of the records; set when the block is reported to the driver.
+        traceparents: W3C trace contexts of some of its records, for listeners; a plugin that wraps the hook sets them.
     """
 
     block_id: str
@@ -58,6 +59,7 @@ class StoredBlock:
     metadata: dict[str, Any] | None = None
     checksum: int | None = None
     arrival_ms: int | None = None
+    traceparents: tuple[str, ...] = field(default=(), converter=tuple[str, ...])
 
 
 @frozen

@@ -107,6 +107,8 @@ class DStreamGraph:
         self.slowest = (0.0, "")
         #: The number of outputs that could not be generated and will be retried, by batch time.
         self.retrying: Counter[int] = Counter()
+        #: Batches without input and RDDs, because their blocks could not be allocated; for the remember duration.
+        self.unallocated: set[int] = set()
         #: Set by ``stop``: no output is retried after that.
         self.stopping = threading.Event()
         #: Held while RDDs are generated or forgotten: by the generator's loop, and by callers of ``slice``.
@@ -258,8 +260,11 @@ class DStreamGraph:
         """Forget RDDs that no stream needs after batch ``time_ms`` is complete."""
         with self.lock:
             # A stream before its parents: it may still use their RDDs.
-            for stream in reversed(self.streams()):
+            streams = self.streams()
+            for stream in reversed(streams):
                 stream.clear_metadata(time_ms, unpersist=unpersist)
+            limit_ms = time_ms - max((stream.remember_ms for stream in streams), default=0)
+            self.unallocated = {time for time in self.unallocated if time > limit_ms}
             # Jobs that were dropped before they ran did not retry.
             for time in [time for time in self.retrying if time <= time_ms]:
                 del self.retrying[time]

@@ -64,13 +64,7 @@ class ReceiverInputDStream(InputDStream):
         received = self.graph.runtime.received_blocks
         if received is not None and time_ms > (self.graph.zero_time_ms or 0):
             # Last, because the input must be reported once, and a failure above is retried for the next output.
-            info = StreamInputInfo(
-                self.id,
-                received.count(time_ms, self.id),
-                rate_limit=received.rate_limit(self.id),
-                earliest_arrival=received.earliest_arrival(time_ms, self.id),
-            )
-            self.graph.runtime.report_input(time_ms, info, None)
+            self.graph.runtime.report_input(time_ms, received.input_info(time_ms, self.id), None)
         return rdd
 
     def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:

@@ -125,10 +125,11 @@ class StatefulDStream(Node):
     def compute(self, time_ms: int) -> RDD[Any] | None:
         if any(time > time_ms for time in self._generated):
             return None
-        # An earlier batch with a pending retry comes first, so that the state does not skip its input.
-        for retried_ms in sorted(self.graph.retrying):
-            if max(self._generated, default=0) < retried_ms < time_ms:
-                self.get_or_compute(retried_ms)
+        # An earlier batch with a pending retry comes first, so that the state does not skip its input; and so does one
+        # whose blocks could not be allocated, because states also time out in a batch without input.
+        for earlier_ms in sorted({*self.graph.retrying, *self.graph.unallocated}):
+            if max(self._generated, default=0) < earlier_ms < time_ms:
+                self.get_or_compute(earlier_ms)
         return self.advance_state(time_ms)
 
     def is_forgettable(self, time_ms: int) -> bool:

@@ -23,6 +23,7 @@ class StreamInputInfo:
         rate_limit: the receiver's, records/s, when the batch was generated; ``None`` for no limit.
         earliest_arrival: when a receiver got the earliest of the records, by its host's clock; ``None`` without records
             or receiver.
+        traceparents: W3C trace contexts of the first traced records, if a plugin collects them.
     """
 
     inputStreamId: int
@@ -30,6 +31,7 @@ class StreamInputInfo:
     metadata: Mapping[str, Any] = field(factory=dict)
     rate_limit: float | None = None
     earliest_arrival: int | None = None
+    traceparents: tuple[str, ...] = ()
 
     @property
     def metadataDescription(self) -> str | None:

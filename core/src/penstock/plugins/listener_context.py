@@ -83,41 +83,6 @@ class StorageInfo:
     oldest_failed_ms: int | None = None
 
 
-@frozen
-class JobInfo:
-    """One Spark job.
-
-    Attributes:
-        job_id: Spark's id.
-        batch_time: the batch that started it; ``None`` for a job of no batch, such as a receiver.
-        output_op_id: the output operation that started it; ``None`` for a job of no batch.
-        status: ``RUNNING``, ``SUCCEEDED``, ``FAILED`` or ``UNKNOWN``.
-        submitted_ms: when it was submitted, ms since the epoch.
-        completed_ms: when it ended, ms since the epoch; ``None`` while it runs.
-        num_stages: its stages, without those that were skipped because their output was available.
-        num_succeeded_stages: stages that succeeded.
-        num_failed_stages: failed attempts of stages.
-        num_skipped_stages: stages that were skipped.
-        num_tasks: the tasks of its stages, without those of skipped stages.
-        num_succeeded_tasks: tasks that succeeded.
-        num_failed_tasks: failed attempts of tasks.
-    """
-
-    job_id: int
-    batch_time: int | None = None
-    output_op_id: int | None = None
-    status: str = "UNKNOWN"
-    submitted_ms: int | None = None
-    completed_ms: int | None = None
-    num_stages: int = 0
-    num_succeeded_stages: int = 0
-    num_failed_stages: int = 0
-    num_skipped_stages: int = 0
-    num_tasks: int = 0
-    num_succeeded_tasks: int = 0
-    num_failed_tasks: int = 0
-
-
 @runtime_checkable
 class ListenerContext(Protocol):
     """The handle that the hook ``listeners(context)`` gets: all that a listener plugin needs of the engine.
@@ -176,13 +141,6 @@ class ListenerContext(Protocol):
 
     def listener_counts(self) -> Sequence[ListenerCounts]:
         """Return what became of the events of every listener, plugins' and the program's."""
-
-    def jobs(self, first: int, most: int, wait_s: float = 0.0) -> Sequence[JobInfo]:
-        """Return at most ``most`` of Spark's jobs from id ``first`` on, as far as Spark retains them. Asks the JVM.
-
-        Spark numbers the jobs of an application 0, 1, … It publishes an ended job a moment later: ``wait_s`` is the
-        longest wait for that, in seconds.
-        """
 
     def executor_backlogs(self) -> Mapping[str, int]:
         """Bytes of unprocessed blocks by the id of the executor that stores them.

@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,8 @@ class _Launch:
         self._blocks, directory = _block_handler(task)
         plugins = Plugins(task.settings.plugins_disable)
         plugins.manager.register(self._blocks, name="penstock-blocks")
-        handler = _HookedBlockHandler(plugins.manager.hook.store, self._blocks.delete)
+        configuration = task.settings.with_prefix("")
+        handler = _HookedBlockHandler(plugins.manager.hook.store, self._blocks.delete, configuration)
         # Monotonic time in seconds until which blocks are served after the receiver's end; a release ends it earlier.
         self._serves_until = 0.0
         self._released = threading.Event()
@@ -199,9 +200,10 @@ class _HookedBlockHandler:
 
     hook: Callable[..., StoredBlock | None]
     delete: Callable[[Iterable[str]], object]
+    configuration: Mapping[str, str]
 
     def store(self, block: Block) -> StoredBlock | None:
-        return self.hook(block=block)
+        return self.hook(block=block, configuration=self.configuration)
 
 
 def _block_handler(task: ReceiverTask) -> tuple[ReceivedBlockHandler, Path | None]:

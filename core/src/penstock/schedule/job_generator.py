@@ -288,7 +288,8 @@ class JobGenerator:
                 self._loop.post_later(delay_ms, self._retry_allocation)
                 return None
             self._backoff.reset()
-            # The blocks stay unallocated and go into the next batch.
+            # The blocks go into the next batch.
+            self._graph.unallocated.add(time_ms)
             return _not_generated(time_ms, error, f"allocating its blocks failed after {attempts} attempts")
         self._backoff.reset()
         return None

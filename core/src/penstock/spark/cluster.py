@@ -1,21 +1,18 @@
-"""Queries of the cluster and of Spark's status store: master, cores, executors, jobs, the location of a task.
+"""Queries of the cluster and of Spark's status store: master, cores, executors, the location of a task.
 
 Functions cache nothing. Most of them call the JVM.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from attrs import frozen
-from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 
 from penstock.errors import ConfigurationError
@@ -233,31 +230,6 @@ def failed_tasks() -> list[tuple[TaskLocation, str]]:
     # The context may have stopped.
     except Exception:
         return []
-
-
-class SparkJobs:
-    """The jobs of a SparkContext, as far as Spark retains them (``spark.ui.retainedJobs``)."""
-
-    def __init__(self, sc: SparkContext) -> None:
-        jvm: Any = sc._jvm
-        # Looked up once, because the look-up of a class takes several calls.
-        self._bus: Any = sc._jsc.sc().listenerBus()
-        self._store: Any = sc._jsc.sc().statusStore().store()
-        self._kind = jvm.java.lang.Class.forName("org.apache.spark.status.JobDataWrapper")
-        self._utils = jvm.org.apache.spark.status.KVUtils
-        self._mapper = jvm.org.apache.spark.status.api.v1.JacksonMessageWriter().mapper()
-
-    def since(self, first: int, most: int, wait_s: float = 0.0) -> list[dict[str, Any]]:
-        """Return jobs by ascending id, with the fields of Spark's REST resource ``jobs``. Takes five JVM calls.
-
-        ``wait_s`` limits the wait for Spark's listener bus, which adds ended jobs to the status store.
-        """
-        if wait_s:
-            # After a timeout the result has the jobs that the store has so far.
-            with suppress(Py4JJavaError):
-                self._bus.waitUntilEmpty(round(wait_s * 1000))
-        jobs = self._utils.viewToSeq(self._store.view(self._kind).first(first).max(most))
-        return [job["info"] for job in json.loads(self._mapper.writeValueAsString(jobs))]
 
 
 def check_unix_sockets(sc: SparkContext) -> None:

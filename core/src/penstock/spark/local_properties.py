@@ -25,7 +25,7 @@ ATTEMPT = "spark.penstock.batch.attempt"
 RUN = "spark.penstock.run"
 
 
-def operation_of(tags: Iterable[str]) -> tuple[int, int] | None:
+def operation_of_tags(tags: Iterable[str]) -> tuple[int, int] | None:
     """Batch time and output operation of a Spark job with these tags; ``None`` if it belongs to no batch."""
     match = next(filter(None, map(_TAG.fullmatch, tags)), None)
     return None if match is None else (int(match[1]), int(match[2]))

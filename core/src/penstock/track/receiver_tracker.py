@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from attrs import evolve
@@ -21,7 +22,7 @@ from penstock import conf
 from penstock.blocks.block import StoredBlock
 from penstock.blocks.block_transfer import BlocksLost, FindBlock
 from penstock.errors import WriteAheadLogError
-from penstock.listen.events import Event, ReceiverInfo
+from penstock.listen.events import Event, ReceiverInfo, StreamInputInfo
 from penstock.receive import messages
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
@@ -54,6 +55,8 @@ _RESEND_STOP_S = 1.0
 _RELEASE_S = 5.0
 # Minimum time between two warnings of the backlog of one host, and between two errors of one receiver because of it.
 _REPORT_BACKLOG_S = 60
+# Maximum number of trace contexts in the input of a batch from one stream.
+_MOST_TRACES = 128
 
 
 class ReceiverTracker:
@@ -252,14 +255,16 @@ class ReceiverTracker:
         """Allocate unallocated blocks to a batch: see ``ReceivedBlockTracker``."""
         self.blocks.allocate_blocks_to_batch(batch_time_ms)
 
-    def count(self, batch_time_ms: int, stream_id: int) -> int:
-        """The number of records that a batch has from a stream."""
-        return sum(block.num_records for block in self.blocks.blocks_of_batch(batch_time_ms, stream_id))
-
-    def earliest_arrival(self, batch_time_ms: int, stream_id: int) -> int | None:
-        """The arrival time of a batch's earliest record at its receiver; ``None`` without records."""
+    def input_info(self, batch_time_ms: int, stream_id: int) -> StreamInputInfo:
+        """The input that a batch has from a stream."""
         blocks = self.blocks.blocks_of_batch(batch_time_ms, stream_id)
-        return min((block.arrival_ms for block in blocks if block.arrival_ms is not None), default=None)
+        return StreamInputInfo(
+            stream_id,
+            sum(block.num_records for block in blocks),
+            rate_limit=self.rate_limit(stream_id),
+            earliest_arrival=min((block.arrival_ms for block in blocks if block.arrival_ms is not None), default=None),
+            traceparents=tuple(islice((parent for block in blocks for parent in block.traceparents), _MOST_TRACES)),
+        )
 
     def partitions(self, batch_time_ms: int, stream_ids: Sequence[int], slots: int) -> list[LocatedPartition]:
         """The blocks that a batch has from some streams, as partitions of references."""

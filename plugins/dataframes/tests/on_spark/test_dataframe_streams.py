@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from tests.helpers.engine_parts import SparkJobs
 from tests.helpers.frame_programs import Run
 
 from penstock import DStream, StreamingContext
@@ -52,6 +51,14 @@ class Seen:
 
 def temporary_views(spark: SparkSession) -> set[str]:
     return {row.viewName for row in spark.sql("SHOW VIEWS").collect() if row.isTemporary}
+
+
+def next_job(sc: SparkContext) -> int:
+    """The id that Spark gives to its next job."""
+    spark: Any = sc._jsc.sc()
+    spark.listenerBus().waitUntilEmpty(10_000)
+    newest_first = spark.statusStore().jobsList(None)
+    return int(newest_first.apply(0).jobId()) + 1 if newest_first.size() else 0
 
 
 @pytest.fixture(scope="module")
@@ -109,13 +116,14 @@ def seen(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     # Tests of other programs share this session, and may have left views of their own.
     views = {*temporary_views(spark), "batch"}
     spark.range(7).createOrReplaceTempView("batch")
-    jobs = SparkJobs(sc)
-    first_job = max((job["jobId"] for job in jobs.since(0, 1000, wait_s=10)), default=-1) + 1
+    first_job = next_job(sc)
     run(program, LINES, TABLES, num_batches=3)
     assert run.errors == {}
     # The program's own view of that name.
     assert spark.table("batch").columns == ["id"]
-    assert jobs.since(first_job, 1, wait_s=10)[0]["description"] == "Preparation of DataFrames before the first batch"
+    assert next_job(sc) > first_job
+    job = sc._jsc.sc().statusStore().job(first_job)
+    assert job.description().get() == "Preparation of DataFrames before the first batch"
     assert temporary_views(spark) == views
     spark.catalog.dropTempView("batch")
     return found

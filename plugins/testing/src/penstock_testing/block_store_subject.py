@@ -52,7 +52,7 @@ class HookedStore:
 
     def call(self, block: Block) -> StoredBlock | None:
         """Call the hook."""
-        stored: StoredBlock | None = self._manager.hook.store(block=block)
+        stored: StoredBlock | None = self._manager.hook.store(block=block, configuration={})
         return stored
 
 

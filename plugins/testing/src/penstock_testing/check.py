@@ -1,7 +1,7 @@
 """The conformance checks as values: ids, levels, time limits, advice, and how a check fails.
 
 A check is a test method of a suite, decorated with ``@check``. Its docstring is its documentation: the first line
-states the rule; the sections Purpose, Method, Condition and Requires follow.
+states the rule; the sections Purpose and Condition follow.
 """
 
 from __future__ import annotations

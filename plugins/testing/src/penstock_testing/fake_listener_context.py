@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from penstock import (
     ConfigurationError,
     DStreamInfo,
-    JobInfo,
     ListenerContext,
     ListenerCounts,
     RateEstimator,
@@ -64,7 +63,6 @@ class FakeListenerContext(ListenerContext):
         limits: the rate limits by stream id.
         stored: the result of ``storage``.
         counts: the result of ``listener_counts``.
-        spark_jobs: jobs from which ``jobs`` chooses, by id.
         ui_url: the address that a listener has published; empty for none.
         batch_page: the address of the page of a batch that a listener has published; empty for none.
         executor_ids: the result of ``executors``; requests are granted at once.
@@ -93,7 +91,6 @@ class FakeListenerContext(ListenerContext):
         self.limits: dict[int, float] = {}
         self.stored = StorageInfo()
         self.counts: list[ListenerCounts] = []
-        self.spark_jobs: dict[int, JobInfo] = {}
         self.ui_url = self.batch_page = ""
         self._stop_callbacks: list[Callable[[], object]] = []
         self.executor_ids = ["1", "2"]
@@ -186,9 +183,6 @@ class FakeListenerContext(ListenerContext):
 
     def listener_counts(self) -> Sequence[ListenerCounts]:
         return list(self.counts)
-
-    def jobs(self, first: int, most: int, wait_s: float = 0.0) -> Sequence[JobInfo]:
-        return [job for job_id, job in sorted(self.spark_jobs.items()) if job_id >= first][:most]
 
     def executor_backlogs(self) -> Mapping[str, int]:
         return dict(self.backlogs)

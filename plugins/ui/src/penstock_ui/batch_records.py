@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from attrs import evolve
 
-from penstock import BatchInfo, JobInfo, OutputOperationInfo
+from penstock import BatchInfo, OutputOperationInfo
 from penstock_ui.snapshot import Batch, BatchStatus, Operation
+from penstock_ui.spark_jobs import JobInfo
 
 # A longer traceback loses its beginning: its end says what failed.
 _MOST_TEXT = 10_000

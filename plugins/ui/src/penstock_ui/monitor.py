@@ -19,7 +19,6 @@ from penstock import (
     BatchStarted,
     BatchSubmitted,
     CheckpointFailed,
-    JobInfo,
     ListenerContext,
     OutputOperationCompleted,
     OutputOperationStarted,
@@ -44,6 +43,7 @@ from penstock_ui.own_events import (
     Taken,
 )
 from penstock_ui.snapshot import Application, Listener, Snapshot, Storage
+from penstock_ui.spark_jobs import JobInfo, JobQuery, no_jobs
 from penstock_ui.spark_stages import SparkStages
 from penstock_ui.store import MetricsStore
 
@@ -79,6 +79,7 @@ class Monitor:
         context: the application.
         store: builds the state from the events.
         sinks: receive every event after the store.
+        jobs: returns Spark's jobs.
     """
 
     never_drop = True
@@ -88,8 +89,10 @@ class Monitor:
         context: ListenerContext,
         store: MetricsStore,
         sinks: Sequence[Sink] = (),
+        jobs: JobQuery = no_jobs,
     ) -> None:
         self._context = context
+        self._jobs = jobs
         self._store = store
         self._sinks = tuple(sinks)
         self._lock = threading.Lock()
@@ -283,8 +286,8 @@ class Monitor:
     def _changed_jobs(self, wait_s: float) -> tuple[JobInfo, ...]:
         """Jobs of batches that are new, or have changed since they were last seen."""
         # Read new jobs first: the call waits, and earlier jobs may have ended meanwhile.
-        new = self._context.jobs(self._next_job, _MOST_JOBS, wait_s)
-        seen = [job for job_id in self._open_jobs for job in self._context.jobs(job_id, 1) if job.job_id == job_id]
+        new = self._jobs(self._next_job, _MOST_JOBS, wait_s)
+        seen = [job for job_id in self._open_jobs for job in self._jobs(job_id, 1, 0.0) if job.job_id == job_id]
         if new:
             self._next_job = new[-1].job_id + 1
         jobs = [job for job in (*seen, *new) if job.batch_time is not None]

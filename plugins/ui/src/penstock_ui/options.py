@@ -29,6 +29,13 @@ class UIOptions:
         default=None,
         metadata={"help": "Export metrics and traces with OpenTelemetry. By default if its SDK is installed."},
     )
+    traceLinks: bool = field(
+        default=False,
+        metadata={
+            "help": "Link the trace of a batch to the traces of its messages, by their header `traceparent`. Receivers "
+            "must store their column of headers. Exports with OpenTelemetry unless `otel` is `false`."
+        },
+    )
     token: str = field(
         default="",
         repr=False,
@@ -79,6 +86,8 @@ class RetentionOptions:
     )
 
 
+#: The key of ``UIOptions.traceLinks``, which executors read as well.
+TRACE_LINKS = "spark.penstock.ui.traceLinks"
 #: Prefix of their keys → options class.
 OPTIONS: dict[str, type] = {
     "spark.penstock.ui.": UIOptions,

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from itertools import chain, islice, zip_longest
 from typing import Any
 
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import CallbackOptions, Observation
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from penstock import BatchCompleted, BatchInfo, __version__
 from penstock.spi import printable
@@ -23,8 +25,11 @@ from penstock_ui.snapshot import Snapshot, error_line
 
 _NAME = "penstock"
 _FLUSH_MS = 2000
+# Links of a batch's span; the SDK's own default limit.
+_MOST_LINKS = 128
 # Suffix of a metric's Prometheus name → its unit in OpenTelemetry, where the unit is not part of the name.
 _UNITS = {"_records_per_second": "{record}/s", "_seconds": "s", "_bytes": "By", "_total": "1"}
+_W3C = TraceContextTextMapPropagator()
 _lock = threading.Lock()
 _sources: list[OpenTelemetry] = []
 _has_instruments = False
@@ -95,6 +100,7 @@ class OpenTelemetry:
             trace.set_span_in_context(trace.INVALID_SPAN),
             SpanKind.INTERNAL,
             attributes,
+            links=_links(info),
             start_time=_ns(info.submissionTime),
         )
         if info.processingStartTime is not None:
@@ -114,6 +120,14 @@ class OpenTelemetry:
             failure = failure or operation.failureReason
             _end(span, operation.endTime or end, operation.failureReason)
         _end(batch, end, failure)
+
+
+def _links(info: BatchInfo) -> list[Link]:
+    """Links to the messages of a batch, taken in turn from its streams."""
+    of_streams = (stream_input.traceparents for stream_input in info.streamIdToInputInfo.values())
+    traceparents = dict.fromkeys(filter(None, chain.from_iterable(zip_longest(*of_streams))))
+    contexts = (_W3C.extract({"traceparent": traceparent}) for traceparent in islice(traceparents, _MOST_LINKS))
+    return [Link(trace.get_current_span(context).get_span_context()) for context in contexts]
 
 
 def _create_instruments() -> None:

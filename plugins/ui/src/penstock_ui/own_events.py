@@ -16,7 +16,6 @@ from penstock import (
     BatchSubmitted,
     CheckpointFailed,
     DStreamInfo,
-    JobInfo,
     OutputOperationCompleted,
     OutputOperationStarted,
     ReceiverError,
@@ -29,6 +28,7 @@ from penstock import (
     StreamingStarted,
 )
 from penstock_ui.snapshot import Application, Listener, Storage, Totals
+from penstock_ui.spark_jobs import JobInfo
 from penstock_ui.spark_stages import StageRun
 
 

@@ -15,7 +15,8 @@ from typing import Any, Protocol
 
 from attrs import field, frozen
 
-from penstock import DStreamInfo, JobInfo, ReceiverInfo, StreamInputInfo
+from penstock import DStreamInfo, ReceiverInfo, StreamInputInfo
+from penstock_ui.spark_jobs import JobInfo
 from penstock_ui.spark_stages import StageRun
 from penstock_ui.time_budget import TimeBudget
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable
-from datetime import datetime
 from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -17,6 +16,7 @@ from urllib.request import Request, urlopen
 from attrs import frozen
 
 from penstock.spi import get_logger, text_of
+from penstock_ui.spark_jobs import time_ms
 
 log = get_logger("ui")
 
@@ -106,9 +106,9 @@ class SparkStages:
         metrics = longest.get("taskMetrics", {})
         return StageRun(
             stage["stageId"],
-            _time_ms(stage.get("submissionTime")),
-            _time_ms(stage.get("firstTaskLaunchedTime")),
-            _time_ms(stage.get("completionTime")),
+            time_ms(stage.get("submissionTime")),
+            time_ms(stage.get("firstTaskLaunchedTime")),
+            time_ms(stage.get("completionTime")),
             stage["numTasks"],
             stage["executorRunTime"],
             stage["executorCpuTime"] // 1_000_000,
@@ -124,8 +124,3 @@ class SparkStages:
     def _get(self, path: str) -> Any:
         with urlopen(Request(f"{self._base}/{path}"), timeout=_TIMEOUT_S) as response:
             return json.loads(response.read(_MOST_BYTES))
-
-
-def _time_ms(text: str | None) -> int | None:
-    """A time in Spark's REST: ``2015-05-03T13:06:00.602GMT``."""
-    return None if text is None else round(datetime.fromisoformat(text.replace("GMT", "+00:00")).timestamp() * 1000)

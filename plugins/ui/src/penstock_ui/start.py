@@ -14,6 +14,7 @@ from penstock_ui.access import Token
 from penstock_ui.monitor import Monitor, Sink
 from penstock_ui.options import EventLogOptions, RetentionOptions, UIOptions
 from penstock_ui.server import UIServer
+from penstock_ui.spark_jobs import job_query
 from penstock_ui.store import Limits, MetricsStore
 
 log = get_logger("ui")
@@ -37,12 +38,14 @@ def monitors(context: ListenerContext) -> list[Monitor]:
     if logged.dir:
         sinks.append(_event_log(logged, context.application_id))
     exporter = None
-    if options.otel or (options.otel is None and serves and _has_sdk()):
+    exports = options.traceLinks or (serves and _has_sdk()) if options.otel is None else options.otel
+    if exports:
         exporter = _open_telemetry()
         sinks.append(exporter)
     if not serves and not sinks:
         return []
-    monitor = Monitor(context, MetricsStore(Limits(batches=retained.retainedBatches)), sinks)
+    store = MetricsStore(Limits(batches=retained.retainedBatches))
+    monitor = Monitor(context, store, sinks, job_query(context.application_id))
     if exporter is not None:
         exporter.state = monitor.snapshot
     context.on_stopped(monitor.close)
@@ -107,5 +110,5 @@ def _open_telemetry() -> Any:
         return import_module("penstock_ui.otel").OpenTelemetry()
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"spark.penstock.ui.otel=true needs OpenTelemetry: pip install 'penstock-ui[otel]' ({error})"
+            f"spark.penstock.ui.otel or traceLinks needs OpenTelemetry: pip install 'penstock-ui[otel]' ({error})"
         ) from None

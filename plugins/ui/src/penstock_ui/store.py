@@ -19,7 +19,6 @@ from penstock import (
     BatchStarted,
     BatchSubmitted,
     CheckpointFailed,
-    JobInfo,
     OutputOperationCompleted,
     OutputOperationInfo,
     OutputOperationStarted,
@@ -61,6 +60,7 @@ from penstock_ui.snapshot import (
     Stream,
     Totals,
 )
+from penstock_ui.spark_jobs import JobInfo
 from penstock_ui.spark_stages import StageRun
 from penstock_ui.time_budget import TimeBudget, since, time_budget
 

@@ -31,7 +31,12 @@ class BlockStoreChecks:
 
     @check("BS-01", "must", change="return block.stored(path, num_bytes, checksum), and write the block's own table")
     def test_BS_01_blocks_are_stored_as_they_are(self, subject: BlockStoreSubject) -> None:
-        """Every block is stored, read back as it was, in value and type, and described by the returned StoredBlock."""
+        """Every block is stored, read back as it was, in value and type, and described by the returned StoredBlock.
+
+        Purpose: a block store must not lose, repeat, exchange or change data.
+        Condition: each store returns a StoredBlock with the block's id, stream id, number of records and metadata; the
+            records are equal.
+        """
         store = subject.open()
         blocks = [[*_RECORDS[number % len(_RECORDS)], *[number] * (number % 3)] for number in range(_BLOCKS)]
         metadata = [{"offset": number, "name": "é"} if number % 2 else None for number in range(_BLOCKS)]
@@ -43,7 +48,11 @@ class BlockStoreChecks:
 
     @check("BS-02", "must", change="write a block in place of one with the same id")
     def test_BS_02_retried_block_replaces_the_first(self, subject: BlockStoreSubject) -> None:
-        """A block that is stored again under its id replaces the first one."""
+        """A block that is stored again under its id replaces the first one.
+
+        Purpose: after an error of any part, the receiver stores the block again.
+        Condition: the second store succeeds, and its block reads as stored last.
+        """
         store = subject.open()
         subject.put(store, subject.block(1, ["first"]))
         values = ["second", "block"]
@@ -51,7 +60,11 @@ class BlockStoreChecks:
 
     @check("BS-03", "must", change="let errors of storing pass, and store the next block as if there had been none")
     def test_BS_03_errors_are_reported(self, subject: BlockStoreSubject) -> None:
-        """A store that fails raises; the next one succeeds."""
+        """A store that fails raises; the next one succeeds.
+
+        Purpose: after an error the receiver retries; a wrong acknowledgement would lose the block.
+        Condition: the first store raises, or the block reads as stored; the second one succeeds.
+        """
         store, values = subject.open(), ["x" * 100] * 40_000
         earlier = subject.put(store, subject.block(1, ["first"]))
         store.error = OSError(28, "No space left on device")
@@ -70,7 +83,11 @@ class BlockStoreChecks:
 
     @check("BS-04", "must", change="give each block a file of its own, or guard what threads share by a lock")
     def test_BS_04_many_writers(self, subject: BlockStoreSubject) -> None:
-        """Several threads can store blocks at the same time."""
+        """Several threads can store blocks at the same time.
+
+        Purpose: a receiver may store on several threads, and several receivers share a store.
+        Condition: no store raises, and each block is complete.
+        """
         store, start = subject.open(), threading.Barrier(_WRITERS)
         # An error that also occurs on one thread does not come from concurrency.
         subject.put(store, subject.block(_WRITERS * 100, ["alone"]))
@@ -102,7 +119,11 @@ class BlockStoreChecks:
 
     @check("BS-05", "must", change="allocate by the block's size, and accept a table without rows")
     def test_BS_05_empty_and_huge(self, subject: BlockStoreSubject) -> None:
-        """The store accepts an empty block, a record of 5 MB and a million records."""
+        """The store accepts an empty block, a record of 5 MB and a million records.
+
+        Purpose: the size of a block depends on the source.
+        Condition: the records are equal.
+        """
         store = subject.open()
         sizes: dict[str, list[Any]] = {
             "no record": [],
@@ -114,7 +135,11 @@ class BlockStoreChecks:
 
     @check("BS-06", "should", change="answer with the absolute path of the file, or its URI")
     def test_BS_06_location_is_that_of_the_file(self, subject: BlockStoreSubject) -> None:
-        """The path and the size in the returned StoredBlock are those of the block's file."""
+        """The path and the size in the returned StoredBlock are those of the block's file.
+
+        Purpose: tasks read the file directly, wherever they run, and partitions are sized by bytes.
+        Condition: the path is a URI, or the absolute path of an existing file with the returned size.
+        """
         stored = subject.put(subject.open(), subject.block(1, ["a"]))
         if is_remote(stored.path):
             return
@@ -126,7 +151,11 @@ class BlockStoreChecks:
 
     @check("BS-07", "should", change="hold no reference to a block after store has returned")
     def test_BS_07_memory_is_bounded(self, subject: BlockStoreSubject) -> None:
-        """The store holds no stored block in memory."""
+        """The store holds no stored block in memory.
+
+        Purpose: a receiver stores blocks for months.
+        Condition: at most 3 tables are alive.
+        """
         store = subject.open()
         tables = []
         for number in range(50):
@@ -141,7 +170,12 @@ class BlockStoreChecks:
 
     @check("BS-08", "must", change="close files and end threads in close()")
     def test_BS_08_nothing_left_behind(self, subject: BlockStoreSubject) -> None:
-        """A closed store has released its threads, descriptors and temporary files, and changed nothing else."""
+        """A closed store has released its threads, descriptors and temporary files, and changed nothing else.
+
+        Purpose: an executor runs one receiver after another.
+        Condition: threads, descriptors, temporary files and the global state are the same as before, and nothing was
+            printed.
+        """
         store = subject.open()
         subject.read(subject.put(store, subject.block(1, ["a"])))
         del store

@@ -35,7 +35,11 @@ class ListenerChecks:
 
     @check("LI-01", "must", change="take one positional argument in each callback, and raise in none")
     def test_LI_01_accepts_every_event(self, subject: ListenerSubject) -> None:
-        """Each callback accepts its event."""
+        """Each callback accepts its event.
+
+        Purpose: the bus disables a listener after several consecutive errors.
+        Condition: the listener has at least one callback, and none raises.
+        """
         one_each = {type(event): event for event in subject.events(batches=8)}
         if missing := set(HOOK_OF) - set(one_each):
             raise RuntimeError(f"the kit's run of events lacks {missing}")
@@ -43,7 +47,11 @@ class ListenerChecks:
 
     @check("LI-02", "must", change="read the needed fields by name, and handle unknown values of a field")
     def test_LI_02_tolerates_unknown_events(self, subject: ListenerSubject) -> None:
-        """A listener tolerates fields, values and events that a later version may add."""
+        """A listener tolerates fields, values and events that a later version may add.
+
+        Purpose: a listener outlives the version that it was written for.
+        Condition: nothing raises.
+        """
         running = subject.start()
         info = _completed(START_MS + 1000, {77: StreamInputInfo(77, 5, {"later": [1, 2]})})
         later = _LaterBatch(**{field.name: getattr(info, field.name) for field in attrs.fields(BatchInfo)})
@@ -64,7 +72,12 @@ class ListenerChecks:
 
     @check("LI-03", "must", change="compare a time or delay with None before computing with it")
     def test_LI_03_tolerates_absent_fields(self, subject: ListenerSubject) -> None:
-        """A listener tolerates fields that are None or empty."""
+        """A listener tolerates fields that are None or empty.
+
+        Purpose: times are None until they are known, a batch may be abandoned before it started, and an input stream
+            that does not count its records is absent.
+        Condition: nothing raises.
+        """
         bare = BatchInfo(START_MS, {}, START_MS, None, None, {})
         operation = OutputOperationInfo(START_MS, 0, "", "")
         receiver = ReceiverInfo(0, "", False, "", "")
@@ -89,7 +102,11 @@ class ListenerChecks:
 
     @check("LI-04", "must", change="handle the event that the smallest input shows")
     def test_LI_04_never_raises_on_valid_events(self, subject: ListenerSubject) -> None:
-        """A listener raises for no valid sequence of events."""
+        """A listener raises for no valid sequence of events.
+
+        Purpose: rare events occur in a program that runs for months.
+        Condition: nothing raises.
+        """
         for _ in range(6):
             streams = range(subject.rng.randrange(1, 5))
             events = [_odd(subject, event) for event in subject.events(batches=25, streams=streams)]
@@ -98,7 +115,11 @@ class ListenerChecks:
 
     @check("LI-05", "must", change="copy an event's mappings and metadata before changing them")
     def test_LI_05_leaves_events_unchanged(self, subject: ListenerSubject) -> None:
-        """A listener does not change events."""
+        """A listener does not change events.
+
+        Purpose: all listeners share an event, each on its own thread.
+        Condition: all events are equal to their copies, mappings and metadata included.
+        """
         running = subject.start()
         for event in subject.events(batches=10):
             before = copy.deepcopy(event)
@@ -109,7 +130,12 @@ class ListenerChecks:
 
     @check("LI-06", "must", change="handle events on one thread, in the order of delivery")
     def test_LI_06_order_respected(self, subject: ListenerSubject) -> None:
-        """A listener handles events in the order of their delivery."""
+        """A listener handles events in the order of their delivery.
+
+        Purpose: a listener that reorders events shows an old batch as the current one.
+        Condition: after each batch ``last_batch`` in the snapshot is this batch. Both listeners give the same commands
+            to the context and end with the same snapshot.
+        """
         events = subject.events(batches=20, stops=False)
         slow, quick = subject.start(), subject.start()
         for event in events:
@@ -143,7 +169,12 @@ class ListenerChecks:
 
     @check("LI-08", "must", change="accept a batch time that was seen before, and count each delivered event once")
     def test_LI_08_repeated_events_after_recovery(self, subject: ListenerSubject) -> None:
-        """After a recovery a listener handles the events of repeated batches like all others."""
+        """After a recovery a listener handles the events of repeated batches like all others.
+
+        Purpose: a recovered run repeats the batches that were not complete in the checkpoint.
+        Condition: JSON can hold the saved values, and nothing raises. Totals in the snapshot are at least those of the
+            second run and at most those of both runs. The listener sets rates in the second run if it did in the first.
+        """
         first_events, second_events = subject.events(batches=12, stops=False), subject.events(batches=12, first_batch=9)
         first = subject.start()
         first.deliver(first_events)
@@ -175,7 +206,12 @@ class ListenerChecks:
 
     @check("LI-11", "must", change="count in onBatchCompleted and onReceiverError, each event once")
     def test_LI_11_totals_agree(self, subject: ListenerSubject) -> None:
-        """The totals of a listener equal those of the events."""
+        """The totals of a listener equal those of the events.
+
+        Purpose: nobody trusts a metric that is wrong by one batch.
+        Condition: ``batches``, ``failed_batches``, ``records``, ``stream_records``, ``receiver_errors`` and
+            ``last_batch``, as far as the snapshot has them, equal those of the events.
+        """
         compared = False
         for _ in range(3):
             running = subject.start()
@@ -195,7 +231,12 @@ class ListenerChecks:
 
     @check("LI-13", "must", change="look up the StreamInputInfo by the id of the stream")
     def test_LI_13_streams_not_mixed(self, subject: ListenerSubject) -> None:
-        """A listener computes the rates and metrics of a stream from this stream's records."""
+        """A listener computes the rates and metrics of a stream from this stream's records.
+
+        Purpose: a rate or metric from another stream's records is wrong, and looks plausible.
+        Condition: the listener sets rates for no stream without input, and for all streams with input if for one of
+            them. ``stream_records`` in the snapshot equals that of the events.
+        """
         compared = False
         for present in ((0,), (1,), (0, 1)):
             running = subject.start()

@@ -22,7 +22,11 @@ class LiveChecks:
 
     @check("XX-01", "must", limit_s=_LIMIT_S, change="correct the error that the program's output shows")
     def test_XX_01_word_count_end_to_end(self, subject: LiveSubject) -> None:
-        """A program on Spark counts exactly the records that were fed."""
+        """A program on Spark counts exactly the records that were fed.
+
+        Purpose: the plugin must work in a complete program, as a user runs it.
+        Condition: the output has every record fed, each as often as it was fed.
+        """
         result = subject.run_to_the_end(with_neighbours=False)
         numbers = Counter({record: number for record, number in result.tested.items() if record in result.first})
         if numbers != result.first:
@@ -31,7 +35,11 @@ class LiveChecks:
 
     @check("XX-02", "must", limit_s=_LIMIT_S, change="offer the plugin under its name, with options that text can set")
     def test_XX_02_swapped_by_config_alone(self, subject: LiveSubject) -> None:
-        """Configuration alone chooses the plugin and sets its options."""
+        """Configuration alone chooses the plugin and sets its options.
+
+        Purpose: operators exchange plugins without changing the program.
+        Condition: the output has every record fed.
+        """
         if not subject.suite.name:
             raise NotApplicable("the suite names no installed plugin: set name")
         if functions := subject.functions():
@@ -41,7 +49,11 @@ class LiveChecks:
 
     @check("XX-03", "must", limit_s=_LIMIT_S, change=_LOST)
     def test_XX_03_graceful_stop_loses_nothing(self, subject: LiveSubject) -> None:
-        """A graceful stop processes every record that the receiver has taken."""
+        """A graceful stop processes every record that the receiver has taken.
+
+        Purpose: a new deployment of a program stops the old one.
+        Condition: the output has every record once.
+        """
         result = subject.run_to_the_end(with_neighbours=False)
         expected = result.first + result.second
         if result.tested != expected:
@@ -53,7 +65,12 @@ class LiveChecks:
 
     @check("XX-04", "must", limit_s=_LIMIT_S, change=_LOST)
     def test_XX_04_killed_driver_restarts_right(self, subject: LiveSubject) -> None:
-        """A program that is killed with -9 and restarted from its checkpoint continues without loss or gap."""
+        """A program that is killed with -9 and restarted from its checkpoint continues without loss or gap.
+
+        Purpose: drivers crash.
+        Condition: the output has all records and every batch time from the first to the last. A batch that was computed
+            twice has the same records both times.
+        """
         subject.needs_plugin()
         feeder = subject.feeder() if subject.suite.kind == "receiver" else None
         folder = subject.folder / "killed"
@@ -86,7 +103,11 @@ class LiveChecks:
 
     @check("XX-05", "should", limit_s=_LIMIT_S, change="use unique names for files, ports, threads and metrics")
     def test_XX_05_coexists_with_other_plugins(self, subject: LiveSubject) -> None:
-        """A second stream in the same program gets all its records, too."""
+        """A second stream in the same program gets all its records, too.
+
+        Purpose: a program may have several sources.
+        Condition: the output has every record of both streams.
+        """
         result = subject.run_to_the_end(with_neighbours=True)
         if subject.suite.kind == "receiver":
             if result.numbers is None:
@@ -97,7 +118,11 @@ class LiveChecks:
 
     @check("XX-06", "must", limit_s=_LIMIT_S, change="share no state with other plugins")
     def test_XX_06_failing_neighbour_does_not_matter(self, subject: LiveSubject) -> None:
-        """Failing plugins, one at import and one at every completed batch, do not affect the tested plugin."""
+        """Failing plugins, one at import and one at every completed batch, do not affect the tested plugin.
+
+        Purpose: a bad plugin must not stop the others.
+        Condition: the output has every record fed.
+        """
         result = subject.run_to_the_end(with_neighbours=True)
         _require_all(result)
 

@@ -31,7 +31,11 @@ class InstanceChecks:
         "PK-12", "must", change="make the receiver's modules importable, and its __getstate__ and __setstate__ complete"
     )
     def test_PK_12_travels_when_it_must(self, subject: PackagingSubject) -> None:
-        """A pickled receiver can be loaded in a process that has imported nothing of the plugin."""
+        """A pickled receiver can be loaded in a process that has imported nothing of the plugin.
+
+        Purpose: receivers are made on the driver and run in new processes on executors.
+        Condition: the receiver loads without an error.
+        """
         if subject.suite.kind != "receiver":
             raise NotApplicable("only receivers are pickled for executors")
         pickled = cloudpickle.dumps(subject.of_kind().make())
@@ -40,7 +44,13 @@ class InstanceChecks:
 
     @check("PK-13", "must", change="create mutable state in __init__ or onStart, not in the class or the module")
     def test_PK_13_instances_are_independent(self, subject: PackagingSubject) -> None:
-        """Two instances in one process share no state."""
+        """Two instances in one process share no state.
+
+        Purpose: one program may run several receivers and estimators of a plugin in one process; a process may make
+            several contexts, with listeners and block stores each.
+        Condition: the instances share no list, dict, set or bytearray; each receiver stores the records of its own
+            source; the snapshot of the other listener does not change.
+        """
         if subject.suite.kind == "listener":
             _listen_twice(subject)
             return
@@ -54,7 +64,12 @@ class InstanceChecks:
 
     @check("PK-14", "must", limit_s=60, change="set exactly those flags of Capabilities that the plugin fulfils")
     def test_PK_14_capabilities_are_true(self, subject: PackagingSubject) -> None:
-        """The declared capabilities match the plugin's behaviour."""
+        """The declared capabilities match the plugin's behaviour.
+
+        Purpose: flags select the checks. A wrong flag hides a defect, or claims an ability that no check tests.
+        Condition: no flag belongs to another kind. The source gets acknowledgements, and the estimator has a state, if
+            and only if the flag is set.
+        """
         declared, kind = subject.capabilities, subject.suite.kind
         for name, default in attrs.asdict(Capabilities()).items():
             value, belongs = getattr(declared, name), Capabilities.kind_of(name)

@@ -73,7 +73,12 @@ class OptionChecks:
         "PK-08", "must", change='declare each option with a type and metadata={"help": "what it means, with the unit"}'
     )
     def test_PK_08_options_are_described(self, subject: PackagingSubject) -> None:
-        """Every option is declared, with a type and a help text."""
+        """Every option is declared, with a type and a help text.
+
+        Purpose: users see an option only in ``penstock plugins show`` and in error messages.
+        Condition: each option has a type other than Any, and a help text that is not empty; ``penstock_options`` of the
+            plugin has the options classes of its listeners.
+        """
         for prefix, options_class in _read_by_listeners(subject).items():
             if prefix not in subject.loaded().loaded[0].options:
                 name = options_class.__name__
@@ -91,7 +96,11 @@ class OptionChecks:
 
     @check("PK-09", "must", change="read options through an attrs class: spec.options, or ListenerContext.options")
     def test_PK_09_unknown_option_refused(self, subject: PackagingSubject) -> None:
-        """The plugin refuses an unknown option, and the error names the nearest known one."""
+        """The plugin refuses an unknown option, and the error names the nearest known one.
+
+        Purpose: if a misspelt option were ignored, its default would apply unnoticed.
+        Condition: each raises UnknownNameError, whose message names the known option.
+        """
         specs, plugin = subject.specs(), subject.loaded()
         listens = "listeners" in subject.facts().hooks
         if not specs and not listens:
@@ -111,7 +120,12 @@ class OptionChecks:
 
     @check("PK-10", "must", change="declare types and attrs validators for the options, which refuse bad values")
     def test_PK_10_bad_value_refused_early(self, subject: PackagingSubject) -> None:
-        """The plugin refuses an invalid value of an option when the options are read, with a ConfigurationError."""
+        """The plugin refuses an invalid value of an option when the options are read, with a ConfigurationError.
+
+        Purpose: otherwise the receiver finds the bad value on an executor, long after the program's start.
+        Condition: options of these types raise ConfigurationError; for other types the factory accepts the text, or
+            raises ConfigurationError, too.
+        """
         values = _given(subject)
         for kind, spec, options in _with_options(subject):
             values = {**values, **_configured(subject, spec)}
@@ -136,7 +150,11 @@ class OptionChecks:
         "PK-11", "must", change="declare secrets with attrs.field(repr=False), and do not log or format their values"
     )
     def test_PK_11_secrets_stay_secret(self, subject: PackagingSubject) -> None:
-        """No repr, log event or error message contains the value of a secret option."""
+        """No repr, log event or error message contains the value of a secret option.
+
+        Purpose: logs and error reports have more readers than a secret may have.
+        Condition: the text is in no repr of the options or the instance, no log event and no error message.
+        """
         values, num_secrets = _given(subject), 0
         for kind, spec, options in _with_options(subject):
             values = {**values, **_configured(subject, spec)}
@@ -169,7 +187,12 @@ class OptionChecks:
         change="rename the option, or say in the README that it is written receiver.NAME in Structured Streaming",
     )
     def test_PK_16_option_names_are_free(self, subject: PackagingSubject) -> None:
-        """No option of a receiver has the name of an option of the Structured Streaming source."""
+        """No option of a receiver has the name of an option of the Structured Streaming source.
+
+        Purpose: Spark passes the options of the source ``penstock`` and those of its receiver in one mapping, without
+            case: the source takes its own names first.
+        Condition: none is equal, without case.
+        """
         receivers = [
             (spec, option)
             for kind, spec, options in _with_options(subject)

@@ -46,7 +46,11 @@ class RateEstimatorChecks:
         "RE-01", "must", change="return None without an estimate, and clamp every other answer to a positive minimum"
     )
     def test_RE_01_none_or_finite_positive(self, subject: RateEstimatorSubject) -> None:
-        """Every answer is None or a finite number above 0."""
+        """Every answer is None or a finite number above 0.
+
+        Purpose: a rate of 0, NaN or infinity stops a receiver or removes its limit.
+        Condition: ``initial_rate`` and each answer is None or a finite number above 0, and neither a string nor a bool.
+        """
         estimator = subject.make()
         if estimator.initial_rate is not None and not is_rate(estimator.initial_rate):
             fail(f"initial_rate is {estimator.initial_rate!r}")
@@ -63,7 +67,14 @@ class RateEstimatorChecks:
 
     @check("RE-02", "must", change="clamp every answer to the declared minimum and maximum")
     def test_RE_02_floor_and_ceiling_hold(self, subject: RateEstimatorSubject) -> None:
-        """No batch, however slow or fast, moves the rate out of the declared range."""
+        """No batch, however slow or fast, moves the rate out of the declared range.
+
+        Purpose: without a floor a falling rate stops the receiver for good: no batch has records from which to
+            estimate. Without a ceiling a rising rate limits nothing.
+        Condition: each answer is at least ``Capabilities.min_rate`` and at most ``Capabilities.max_rate``. The default
+            minimum, 1e-5/s, is about one record a day; the default maximum is 2^53/s, above which the float arithmetic
+            of a rate limiter loses records.
+        """
         estimator, now = subject.make(), START_MS
         low, high = subject.capabilities.min_rate, subject.capabilities.max_rate
         for batch in [(1, DAY_MS, DAY_MS)] * 200 + [(10**12, 1, 0)] * 200:
@@ -77,17 +88,30 @@ class RateEstimatorChecks:
 
     @check("RE-03", "must", change="return None for a batch without records before compute changes any attribute")
     def test_RE_03_empty_batch_changes_nothing(self, subject: RateEstimatorSubject) -> None:
-        """A batch without records changes neither the rate nor the estimator's state."""
+        """A batch without records changes neither the rate nor the estimator's state.
+
+        Purpose: an idle source says nothing about the capacity.
+        Condition: for the additional batches compute returns None or the rate in force; all other answers are equal.
+        """
         _changes_nothing(subject, lambda before, after: [(now, 0, 7, 0) for now in (before + 1, after - 1)])
 
     @check("RE-04", "must", change="return None for a processing delay of 0 before compute changes any attribute")
     def test_RE_04_zero_time_changes_nothing(self, subject: RateEstimatorSubject) -> None:
-        """A batch that took 0 ms changes neither the rate nor the estimator's state."""
+        """A batch that took 0 ms changes neither the rate nor the estimator's state.
+
+        Purpose: a duration below the clock's resolution must cause neither an infinite rate nor a division by zero.
+        Condition: the same as that of RE-03.
+        """
         _changes_nothing(subject, lambda before, after: [(now, 500, 0, 0) for now in (before + 1, after - 1)])
 
     @check("RE-05", "must", change="return None for a batch whose end is not later than that of the last batch used")
     def test_RE_05_stale_time_ignored(self, subject: RateEstimatorSubject) -> None:
-        """A batch that did not end after the last one changes neither the rate nor the estimator's state."""
+        """A batch that did not end after the last one changes neither the rate nor the estimator's state.
+
+        Purpose: the wall clock can be set back, and events can be repeated. A time difference of 0 or less spoils every
+            derivative.
+        Condition: the same as that of RE-03.
+        """
         _changes_nothing(
             subject,
             lambda before, _after: [(before, 900, 300, 0), (before - 3_600_000, 10, 900, 0)],
@@ -98,7 +122,12 @@ class RateEstimatorChecks:
         "RE-06", "must", change="handle the first batch apart: it has no earlier time, rate or error to compare with"
     )
     def test_RE_06_first_update_defined(self, subject: RateEstimatorSubject) -> None:
-        """Any first batch is handled, with or without an initial rate, and a rate follows within three batches."""
+        """Any first batch is handled, with or without an initial rate, and a rate follows within three batches.
+
+        Purpose: an estimator has no earlier batch to compare with. Receivers are unlimited until the first rate.
+        Condition: each answer is None or a rate. There is an initial rate, or a batch gives a rate: Spark's estimator
+            needs two batches, and receivers are unlimited during every further one.
+        """
         firsts = [(0, 10, 0), (10, 0, 0), (1, 1, 0), (10**9, 1, 0), (100, 10, DAY_MS)]
         for begins, first in product((False, True), firsts):
             estimator = subject.make()
@@ -120,7 +149,11 @@ class RateEstimatorChecks:
 
     @check("RE-07", "must", change="raise ValueError in __init__ or in a validator of the options class")
     def test_RE_07_bad_parameters_refused(self, subject: RateEstimatorSubject) -> None:
-        """An estimator refuses a batch interval of 0 or less, and NaN as an option, when it is made."""
+        """An estimator refuses a batch interval of 0 or less, and NaN as an option, when it is made.
+
+        Purpose: a wrong parameter must stop the program's start instead of causing wrong rates.
+        Condition: each raises ``ValueError`` (``ConfigurationError`` is one).
+        """
         for interval in (0, -1, -1000):
             try:
                 subject.instance(interval)
@@ -142,7 +175,11 @@ class RateEstimatorChecks:
 
     @check("RE-21", "must", change="bound results and state; use floats where products grow large")
     def test_RE_21_extremes_safe(self, subject: RateEstimatorSubject) -> None:
-        """Extreme batches and intervals cause neither errors nor invalid rates, then or later."""
+        """Extreme batches and intervals cause neither errors nor invalid rates, then or later.
+
+        Purpose: a burst after an outage, or a paused virtual machine, must not spoil an estimator for good.
+        Condition: each answer is None or a finite number above 0, and the plausible batches give at least one rate.
+        """
         extremes = list(product((1, 10**12), (1, DAY_MS), (0, DAY_MS)))
         for interval in (1, 1000, DAY_MS):
             estimator, now = subject.make(interval), START_MS
@@ -159,7 +196,11 @@ class RateEstimatorChecks:
 
     @check("RE-24", "may", change="set self.reason to one line of text in every call of compute")
     def test_RE_24_explains_itself(self, subject: RateEstimatorSubject) -> None:
-        """An estimator gives the reason of its last answer."""
+        """An estimator gives the reason of its last answer.
+
+        Purpose: logs and the dashboard show why a rate was chosen.
+        Condition: ``reason`` is one line of text, 1 to 300 characters long.
+        """
         estimator = subject.make()
         for batch in [*plausible_batches(subject, 12), (START_MS + 20_000, 0, 7, 0)]:
             subject.ask(estimator, batch)

@@ -47,7 +47,11 @@ class RateEstimatorStateChecks:
 
     @check("RE-19", "must", change="use the arguments and the estimator's state alone; the time is an argument")
     def test_RE_19_deterministic(self, subject: RateEstimatorSubject) -> None:
-        """Equal batches give equal answers: an estimator reads no clock and no random source."""
+        """Equal batches give equal answers: an estimator reads no clock and no random source.
+
+        Purpose: a run can be repeated, simulated and recovered.
+        Condition: all answers are equal, and no call was recorded.
+        """
         batches = plausible_batches(subject, 40)
         first, second = subject.make(), subject.make()
         was = random.getstate()
@@ -68,7 +72,11 @@ class RateEstimatorStateChecks:
 
     @check("RE-20", "must", change="hold everything that compute remembers in state, an attrs instance of JSON values")
     def test_RE_20_state_round_trips(self, subject: RateEstimatorSubject) -> None:
-        """An estimator restored from its saved state answers as if there had been no restart."""
+        """An estimator restored from its saved state answers as if there had been no restart.
+
+        Purpose: a driver that recovers from a checkpoint continues with the learned rate.
+        Condition: the new estimator accepts the state; all answers and the states after them are equal.
+        """
         if not subject.capabilities.restores:
             if attrs.has(type(subject.make().state)):
                 fail(
@@ -104,7 +112,14 @@ class RateEstimatorStateChecks:
 
     @check("RE-22", "should", change="do constant work for each batch; open no file, start no thread, print nothing")
     def test_RE_22_cheap_and_pure(self, subject: RateEstimatorSubject) -> None:
-        """A call of compute is cheap and without side effects, and memory and state stay small."""
+        """A call of compute is cheap and without side effects, and memory and state stay small.
+
+        Purpose: one thread calls compute for each stream and batch, and each checkpoint saves the state.
+        Condition: a call takes at most 1 ms of CPU on average, so that 1,000 streams fill one core at an interval of 1
+            s. The state's length after 1,000 batches is at most 1.5 times that after 500, plus 1 kB. No thread is
+            started, no descriptor stays open, the global state is unchanged, and nothing is printed. The last 2,000
+            batches add at most 16 bytes each.
+        """
         estimator = subject.make()
         batches = plausible_batches(subject, 1000)
         was = random.getstate()
@@ -129,7 +144,11 @@ class RateEstimatorStateChecks:
 
     @check("RE-23", "must", change="hold state in attributes of the instance, not of the class or the module")
     def test_RE_23_instances_do_not_share(self, subject: RateEstimatorSubject) -> None:
-        """An estimator's answers do not depend on the batches of another instance."""
+        """An estimator's answers do not depend on the batches of another instance.
+
+        Purpose: each receiver stream has its own estimator; a slow stream must not change the rate of a fast one.
+        Condition: the answers to the same batches are equal.
+        """
         batches = plausible_batches(subject, 20)
         alone = answers(subject, subject.make(), batches)
         first, second = subject.make(), subject.make()

@@ -19,7 +19,11 @@ class ReceiverArrowChecks:
 
     @check("RC-43", "must", requires="arrow", change="build the columns with the types of the records")
     def test_RC_43_arrow_equals_rows(self, subject: ReceiverSubject) -> None:
-        """The records read from columnar blocks equal those of the source in type and value."""
+        """The records read from columnar blocks equal those of the source in type and value.
+
+        Purpose: a program must not depend on whether its receiver stores columns or records.
+        Condition: at least one block is columnar; the records have the types and values of those that were put.
+        """
         feeder = subject.feeder()
         records = [*feeder.sample(subject.rng, 20), *feeder.odd_records()]
         harness = _run(subject, feeder, [records])
@@ -38,7 +42,11 @@ class ReceiverArrowChecks:
 
     @check("RC-44", "must", requires="arrow", change="declare the schema once instead of inferring it from each batch")
     def test_RC_44_schema_is_stable(self, subject: ReceiverSubject) -> None:
-        """All columnar blocks of a receiver have one schema."""
+        """All columnar blocks of a receiver have one schema.
+
+        Purpose: a batch with two schemas cannot become one DataFrame.
+        Condition: the schemas of the columnar blocks are equal.
+        """
         feeder = subject.feeder()
         odd = feeder.odd_records()
         harness = _run(subject, feeder, [*([record] for record in odd), feeder.sample(subject.rng, 20)])

@@ -60,7 +60,11 @@ class ReceiverDataChecks:
         change="store each record that was read once; compare what the code does between two reads",
     )
     def test_RC_10_every_record_arrives(self, subject: ReceiverSubject) -> None:
-        """The receiver stores every record of an undisturbed source once."""
+        """The receiver stores every record of an undisturbed source once.
+
+        Purpose: programs rely on complete input first of all.
+        Condition: the stored records equal the records put, as multisets, also after the stop.
+        """
         feeder, harness = subject.start()
         records = feeder.sample(subject.rng, 300)
         for start, stop in ((0, 1), (1, 100), (100, 300)):
@@ -72,7 +76,11 @@ class ReceiverDataChecks:
 
     @check("RC-11", "must", requires="ordered", change="store from one thread, in the order of the source")
     def test_RC_11_order_kept(self, subject: ReceiverSubject) -> None:
-        """The receiver stores the records of a source in the source's order."""
+        """The receiver stores the records of a source in the source's order.
+
+        Purpose: programs with state by key need the order of updates.
+        Condition: the records are stored in the order in which they were put.
+        """
         feeder, harness = subject.start()
         records = feeder.sample(subject.rng, 300)
         start = 0
@@ -93,7 +101,11 @@ class ReceiverDataChecks:
 
     @check("RC-12", "must", change="decode and split without loss: no strip(), no default encoding, no fixed buffer")
     def test_RC_12_bytes_are_faithful(self, subject: ReceiverSubject) -> None:
-        """The receiver stores a record exactly as the source has it."""
+        """The receiver stores a record exactly as the source has it.
+
+        Purpose: an empty record, a NUL or a character outside of the Basic Multilingual Plane is legal data.
+        Condition: each is stored, equal in value and type.
+        """
         feeder, harness = subject.start()
         records = feeder.odd_records()
         feeder.put(records)
@@ -112,7 +124,11 @@ class ReceiverDataChecks:
         "RC-13", "must", change="buffer the bytes after the last complete record until more bytes arrive", limit_s=30
     )
     def test_RC_13_boundaries_anywhere(self, subject: ReceiverSubject) -> None:
-        """The receiver assembles a record that arrives in pieces, split at any byte."""
+        """The receiver assembles a record that arrives in pieces, split at any byte.
+
+        Purpose: a byte stream has no boundaries: a read may return any part of a record.
+        Condition: each record is stored once, unchanged.
+        """
         feeder, harness = subject.start(conf={"spark.streaming.blockInterval": "5ms"})
         records = _split_records(feeder, subject)
         encoded = [feeder.encode(record) for record in records]
@@ -134,7 +150,12 @@ class ReceiverDataChecks:
 
     @check("RC-14", "should", change="limit the size of a record, and report an error for a record above the limit")
     def test_RC_14_oversize_policy_honoured(self, subject: ReceiverSubject) -> None:
-        """The receiver treats a record above its size limit as documented, and the stream continues."""
+        """The receiver treats a record above its size limit as documented, and the stream continues.
+
+        Purpose: one endless record must neither fill the memory nor stop the stream.
+        Condition: the first and the last record are stored. With the policy ``stored`` so is the large record; with
+            another policy the receiver reports an error.
+        """
         feeder, harness = subject.start()
         large, policy = feeder.oversize()
         first, last = feeder.sample(subject.rng, 2)
@@ -158,7 +179,12 @@ class ReceiverDataChecks:
 
     @check("RC-15", "should", change="wait for data, or pause between two polls, instead of polling in a loop")
     def test_RC_15_idle_source_is_quiet(self, subject: ReceiverSubject) -> None:
-        """A receiver without data uses almost no processor time."""
+        """A receiver without data uses almost no processor time.
+
+        Purpose: a receiver shares its host with the jobs that process its records.
+        Condition: within 3 s its threads use less than a fifth of a processor in three consecutive windows, at the end
+            of which none is ready to run; they make fewer than 50 polls in 50 ms.
+        """
         clock = ManualClock()
         feeder = None if subject.suite.feeder is None else subject.feeder()
         # A receiver without a source has nothing to store only if a limit holds it.
@@ -182,7 +208,11 @@ class ReceiverDataChecks:
 
     @check("RC-16", "must", change="continue reading after a read that returned nothing")
     def test_RC_16_wakes_after_idle(self, subject: ReceiverSubject) -> None:
-        """The receiver stores a record that follows a quiet period."""
+        """The receiver stores a record that follows a quiet period.
+
+        Purpose: most sources are quiet at night.
+        Condition: each record is stored within 5 s.
+        """
         feeder, harness = subject.start()
         for number, record in enumerate(feeder.sample(subject.rng, 3), 1):
             subject.is_quiet(1)
@@ -196,7 +226,11 @@ class ReceiverDataChecks:
 
     @check("RC-17", "must", change="convert a record of a group as a single record: same value, same type")
     def test_RC_17_single_and_bulk_store_agree(self, subject: ReceiverSubject) -> None:
-        """The receiver stores a record in the same form, whether it arrives alone or in a group."""
+        """The receiver stores a record in the same form, whether it arrives alone or in a group.
+
+        Purpose: receivers often have one path for a single record and another one for many.
+        Condition: the records stored by both are equal in value and type, as multisets.
+        """
         feeder, harness = subject.start(conf={"spark.streaming.blockInterval": "5ms"})
         records = feeder.sample(subject.rng, 20)
         for number, record in enumerate(records, 1):

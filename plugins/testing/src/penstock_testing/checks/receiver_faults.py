@@ -28,7 +28,11 @@ class ReceiverFaultsChecks:
 
     @check("RC-25", "must", change="catch the error and call restart(message, error), or raise it in receive()")
     def test_RC_25_refused_connection_is_reported(self, subject: ReceiverSubject) -> None:
-        """The receiver reports a refused connection and keeps running."""
+        """The receiver reports a refused connection and keeps running.
+
+        Purpose: a source is often down when the program starts. An error of onStart fails the receiver's task.
+        Condition: the receiver reports an error. If it reconnects, it does not end.
+        """
         feeder = subject.feeder()
         feeder.cut()
         harness = subject.run(subject.make(feeder))
@@ -42,7 +46,11 @@ class ReceiverFaultsChecks:
         "RC-26", "must", requires="reconnects", change="call restart when the connection breaks, or connect in a loop"
     )
     def test_RC_26_reconnects_after_cut(self, subject: ReceiverSubject) -> None:
-        """The receiver reconnects after its connection broke, and stores the records that follow."""
+        """The receiver reconnects after its connection broke, and stores the records that follow.
+
+        Purpose: a server restarts more often than the program.
+        Condition: the second record is stored within 15 s.
+        """
         feeder = subject.feeder()
         before, after = feeder.sample(subject.rng, 2)
         harness = subject.run(subject.make(feeder))
@@ -66,7 +74,12 @@ class ReceiverFaultsChecks:
         change="call restart without a delay of your own, or double your delay up to a limit",
     )
     def test_RC_27_backs_off_when_flapping(self, subject: ReceiverSubject) -> None:
-        """The receiver backs off: the delays between its attempts to connect grow, with bounded jitter."""
+        """The receiver backs off: the delays between its attempts to connect grow, with bounded jitter.
+
+        Purpose: a thousand receivers that retry at a constant rate prevent a server's recovery.
+        Condition: the last delay is at least twice the first, and none is shorter than half of the one before. In real
+            time the second half of the delays is at least twice as long as the first half.
+        """
         feeder = subject.feeder()
         feeder.cut()
         clock = ManualClock()
@@ -106,7 +119,11 @@ class ReceiverFaultsChecks:
         "RC-28", "must", change="catch the error of the decoder, report or count it, and continue with the next record"
     )
     def test_RC_28_bad_record_is_contained(self, subject: ReceiverSubject) -> None:
-        """The receiver reports a record that it cannot decode, and stores all others."""
+        """The receiver reports a record that it cannot decode, and stores all others.
+
+        Purpose: a malformed message must neither stop nor repeat a stream, and must not be lost silently.
+        Condition: the good records are stored once, nothing else is, and the receiver reports an error before it ends.
+        """
         feeder = subject.feeder()
         before, after = feeder.sample(subject.rng, 2)
         harness = subject.run(subject.make(feeder))
@@ -128,7 +145,11 @@ class ReceiverFaultsChecks:
 
     @check("RC-29", "must", change="either raise the error, or call restart or reportError with it, once")
     def test_RC_29_fatal_error_reported_once(self, subject: ReceiverSubject) -> None:
-        """The receiver reports an error that ends a connection once."""
+        """The receiver reports an error that ends a connection once.
+
+        Purpose: operators and the failure budget count errors.
+        Condition: the receiver reports one error, or one for each attempt that the source has seen.
+        """
         feeder, clock = subject.feeder(), ManualClock()
         [record] = feeder.sample(subject.rng, 1)
         harness = subject.run(subject.make(feeder), clock)
@@ -157,7 +178,11 @@ class ReceiverFaultsChecks:
 
     @check("RC-30", "must", change="catch the end of your threads and processes, and call restart(message, error)")
     def test_RC_30_dead_worker_is_noticed(self, subject: ReceiverSubject) -> None:
-        """The receiver notices the crash of a thread or process that it has started."""
+        """The receiver notices the crash of a thread or process that it has started.
+
+        Purpose: a receiver with a dead reader looks healthy for ever and delivers nothing.
+        Condition: the receiver reports an error, ends, restarts, or stores the second record.
+        """
         subject.enter(_resource_warnings_ignored())
         ends = [_end_workers(subject, what) for what in ("threads", "processes")]
         if not any(ends):

@@ -39,7 +39,11 @@ class ReceiverGuaranteesChecks:
         change="acknowledge when store_all returns, or when on_stored gets None",
     )
     def test_RC_31_acks_only_after_stored(self, subject: ReceiverSubject) -> None:
-        """The receiver acknowledges a record after it is stored, not before, and not if it cannot be stored."""
+        """The receiver acknowledges a record after it is stored, not before, and not if it cannot be stored.
+
+        Purpose: the source forgets an acknowledged record, so that the record is lost if it is not stored.
+        Condition: the receiver acknowledges the stored records within 15 s, and no others.
+        """
         feeder = subject.feeder()
         harness = run_refused(subject, feeder, feeder.sample(subject.rng, 5))
         harness.stop()
@@ -64,7 +68,11 @@ class ReceiverGuaranteesChecks:
         "RC-32", "must", requires="acknowledged", change="let the source redeliver a record that could not be stored"
     )
     def test_RC_32_unacked_comes_back(self, subject: ReceiverSubject) -> None:
-        """The source redelivers a record that the receiver has read and not stored."""
+        """The source redelivers a record that the receiver has read and not stored.
+
+        Purpose: a receiver may die with records that it has read; the next receiver must get them.
+        Condition: the new receiver stores the five refused records.
+        """
         feeder = subject.feeder()
         records = feeder.sample(subject.rng, 10)
         harness = subject.run(subject.make(feeder), conf=NO_RETRIES)
@@ -80,7 +88,11 @@ class ReceiverGuaranteesChecks:
 
     @check("RC-33", "must", requires="acknowledged", change="acknowledge up to the first record that is not stored")
     def test_RC_33_out_of_order_acks_do_not_skip(self, subject: ReceiverSubject) -> None:
-        """An acknowledgement does not cover an earlier record that is not stored."""
+        """An acknowledgement does not cover an earlier record that is not stored.
+
+        Purpose: in many protocols an acknowledgement covers all earlier records, so that a gap would be lost.
+        Condition: after the stop each acknowledged record is stored; the new receiver stores all others.
+        """
         feeder = subject.feeder()
         records = feeder.sample(subject.rng, 6)
         harness = run_refused(subject, feeder, records[:3])
@@ -106,7 +118,11 @@ class ReceiverGuaranteesChecks:
         change="limit the records in flight, and free their slots when stored",
     )
     def test_RC_34_saturated_then_resumes(self, subject: ReceiverSubject) -> None:
-        """The receiver resumes after a time in which no block was accepted, and acknowledges every record."""
+        """The receiver resumes after a time in which no block was accepted, and acknowledges every record.
+
+        Purpose: a receiver that has once reached its limit of unacknowledged records must not stop for ever.
+        Condition: all records are stored within 10 s, and acknowledged within 15 s more.
+        """
         feeder = subject.feeder()
         records = feeder.sample(subject.rng, 600)
         harness = subject.run(subject.make(feeder), conf={"spark.penstock.receiver.maxBufferedRecords": "10"})

@@ -41,7 +41,12 @@ class ReceiverLifecycleChecks:
 
     @check("RC-01", "must", change="connect, open files and start threads in onStart, not in __init__")
     def test_RC_01_constructor_does_no_io(self, subject: ReceiverSubject) -> None:
-        """A receiver's constructor only stores its arguments."""
+        """A receiver's constructor only stores its arguments.
+
+        Purpose: the constructor runs on the driver, which may not reach the source and never closes the receiver.
+        Condition: the constructor opens no connection, starts no process or thread, opens no file, and leaves no
+            descriptor or temporary file.
+        """
         arguments = [] if subject.suite.feeder is None else [subject.feeder()]
         make = subject.maker(*arguments)
         meter = LeakMeter()
@@ -54,7 +59,11 @@ class ReceiverLifecycleChecks:
 
     @check("RC-02", "must", change="start a thread in onStart and connect there, or derive from ThreadReceiver")
     def test_RC_02_start_returns_promptly(self, subject: ReceiverSubject) -> None:
-        """``onStart`` returns promptly."""
+        """``onStart`` returns promptly.
+
+        Purpose: onStart runs on the thread that also stops and restarts the receiver.
+        Condition: onStart returns within 2 s.
+        """
         feeder = None if subject.suite.feeder is None else subject.feeder()
         what = "a source without data"
         if feeder is not None:
@@ -69,7 +78,11 @@ class ReceiverLifecycleChecks:
 
     @check("RC-03", "must", change="raise in onStart while the receiver runs, or return without doing anything")
     def test_RC_03_second_start_refused(self, subject: ReceiverSubject) -> None:
-        """A second start of a running receiver has no effect."""
+        """A second start of a running receiver has no effect.
+
+        Purpose: two readers of one source store records twice, and a stop ends only one of them.
+        Condition: each record is stored at most once, and no thread is alive after the stop.
+        """
         feeder, harness = _started(subject)
         subject.finishes(harness.receiver.onStart, _PROMPT_S)
         if feeder is not None:
@@ -96,7 +109,11 @@ class ReceiverLifecycleChecks:
 
     @check("RC-04", "must", change="return from onStop when nothing was started")
     def test_RC_04_stop_before_start_harmless(self, subject: ReceiverSubject) -> None:
-        """A stop before the start has no effect."""
+        """A stop before the start has no effect.
+
+        Purpose: the supervisor also stops a receiver that failed before its start, and may start it later.
+        Condition: onStop returns within 2 s without an error, and the record is stored.
+        """
         feeder = None if subject.suite.feeder is None else subject.feeder()
         receiver = subject.make(feeder)
         _stop_directly(subject, receiver, "onStop()")
@@ -109,7 +126,11 @@ class ReceiverLifecycleChecks:
 
     @check("RC-05", "must", change="let a second onStop return without doing anything")
     def test_RC_05_stop_is_idempotent(self, subject: ReceiverSubject) -> None:
-        """A second stop has no effect."""
+        """A second stop has no effect.
+
+        Purpose: the driver may stop a receiver that has just stopped by itself.
+        Condition: each call returns within 2 s without an error.
+        """
         _, harness = _started(subject)
         subject.finishes(harness.stop, _STOP_S)
         for calls in (2, 3):
@@ -117,7 +138,11 @@ class ReceiverLifecycleChecks:
 
     @check("RC-06", "must", limit_s=40, change="in onStop, close the socket or set the event that the read waits for")
     def test_RC_06_stop_wakes_a_blocked_read(self, subject: ReceiverSubject) -> None:
-        """A stop wakes a read that waits for data."""
+        """A stop wakes a read that waits for data.
+
+        Purpose: a receiver that ignores a stop occupies its executor slot and blocks a graceful stop.
+        Condition: within 3 s onStop has returned; 3 s later the threads that the receiver started have ended.
+        """
         if _threads_after_stop(subject) and (left := _threads_after_stop(subject)):
             fail(
                 f"{subject.deadline_s(_STOP_S):g} s after the stop these threads are alive: {left}",
@@ -126,7 +151,11 @@ class ReceiverLifecycleChecks:
 
     @check("RC-07", "must", change="create all state in onStart: reuse nothing that onStop has closed or set")
     def test_RC_07_restart_after_stop_works(self, subject: ReceiverSubject) -> None:
-        """A stopped receiver can be restarted, in the same process and as a new copy."""
+        """A stopped receiver can be restarted, in the same process and as a new copy.
+
+        Purpose: an error restarts a receiver in its task; the driver relaunches an ended receiver in a new task.
+        Condition: the receiver stores each record.
+        """
         feeder, harness = subject.start()
         records = feeder.sample(subject.rng, 4)
         _put_and_await(subject, feeder, harness, records[0], "its start")
@@ -147,7 +176,13 @@ class ReceiverLifecycleChecks:
         change="close in onStop, or when receive() returns, what was opened; set nothing global, and print nothing",
     )
     def test_RC_08_nothing_left_behind(self, subject: ReceiverSubject) -> None:
-        """A stopped receiver has released what it opened, and has changed nothing else in the process."""
+        """A stopped receiver has released what it opened, and has changed nothing else in the process.
+
+        Purpose: a receiver restarts many times in the life of an executor, and leaks add up. Global state, such as the
+            working directory, the environment or the root logger, belongs to the program, and so does standard output.
+        Condition: the second run leaves no additional thread, process, descriptor or temporary file; the global state
+            is unchanged; the receiver prints nothing to standard output or standard error.
+        """
         _run_once(subject)
         subject.leak_meter.leaks(subject.deadline_s(0.5))
         meter = LeakMeter()
@@ -157,7 +192,11 @@ class ReceiverLifecycleChecks:
 
     @check("RC-09", "must", change="let onStop end every thread that stores, and return after that")
     def test_RC_09_nothing_stored_after_stop(self, subject: ReceiverSubject) -> None:
-        """A stopped receiver stores nothing."""
+        """A stopped receiver stores nothing.
+
+        Purpose: a record that the receiver reads after the stop cannot be stored, and is lost.
+        Condition: the receiver calls no form of store after the stop is complete.
+        """
         feeder = subject.feeder()
         meter = LeakMeter()
         harness = subject.run(subject.make(feeder))

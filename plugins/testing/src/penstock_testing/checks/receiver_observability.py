@@ -15,7 +15,12 @@ class ReceiverObservabilityChecks:
 
     @check("RC-45", "must", change="store each record of the source as one record, and nothing else")
     def test_RC_45_counts_agree(self, subject: ReceiverSubject) -> None:
-        """The reported number of records equals the number of records fed."""
+        """The reported number of records equals the number of records fed.
+
+        Purpose: rate control, charts and audits use the reported number.
+        Condition: the reported count, the rows of the blocks and the number of records put are equal. So are the total
+            lengths of the texts and bytes put and stored.
+        """
         feeder = subject.feeder()
         records = feeder.sample(subject.rng, 127)
         harness = subject.run(subject.make(feeder))
@@ -43,7 +48,12 @@ class ReceiverObservabilityChecks:
 
     @check("RC-46", "should", change="omit lag from the metadata, or set it to None, if the source has none")
     def test_RC_46_lag_or_unknown(self, subject: ReceiverSubject) -> None:
-        """A receiver reports the right lag, or none."""
+        """A receiver reports the right lag, or none.
+
+        Purpose: alarms and autoscaling rely on the lag; a missing value is better than a wrong one.
+        Condition: ``lag`` is absent, None or an integer: 0 in the last block of each group, and in the others at most
+            the number of records put and not yet stored. If the feeder has pause, it is not 0 in all of these others.
+        """
         feeder = subject.feeder()
         records = feeder.sample(subject.rng, 12)
         harness = subject.run(subject.make(feeder))

@@ -74,7 +74,12 @@ class ReceiverPositionsChecks:
 
     @check("RC-35", "must", requires="replayable", change="pass the offset after the records as metadata to store_all")
     def test_RC_35_offsets_are_plain_and_monotone(self, subject: ReceiverSubject) -> None:
-        """Each block has a position of JSON values, which never moves backwards."""
+        """Each block has a position of JSON values, which never moves backwards.
+
+        Purpose: a position outlives the process, the release and the machine that wrote it.
+        Condition: each block has metadata that survives a conversion to JSON and back. From block to block no number in
+            it decreases, and no other value returns to an earlier one.
+        """
         feeder = subject.feeder()
         harness = run_one_by_one(subject, feeder, feeder.sample(subject.rng, 5))
         values: dict[str, list[Any]] = {}
@@ -98,7 +103,12 @@ class ReceiverPositionsChecks:
         "RC-36", "must", requires="replayable", change="start at the given position, and ignore offsets saved elsewhere"
     )
     def test_RC_36_same_range_same_records(self, subject: ReceiverSubject) -> None:
-        """A receiver that starts at an earlier position stores the same records again."""
+        """A receiver that starts at an earlier position stores the same records again.
+
+        Purpose: a batch that is computed again must have the same input.
+        Condition: each stores the records after its position and no others, in the same order if Capabilities.ordered
+            is set.
+        """
         feeder = subject.feeder()
         records = feeder.sample(subject.rng, 6)
         harness = run_one_by_one(subject, feeder, records)
@@ -116,7 +126,11 @@ class ReceiverPositionsChecks:
         change="pass with a block the offset after its last record, not the offset after the last record read",
     )
     def test_RC_37_resumes_from_every_prefix(self, subject: ReceiverSubject) -> None:
-        """A receiver that starts after any stored record continues with the next record."""
+        """A receiver that starts after any stored record continues with the next record.
+
+        Purpose: a driver may die after any block; accepted records must be neither lost nor repeated.
+        Condition: the new receiver stores the records that the first one did not store, and no others.
+        """
         for count in range(5):
             feeder = subject.feeder()
             *records, last = feeder.sample(subject.rng, 6)
@@ -140,7 +154,11 @@ class ReceiverPositionsChecks:
         "RC-38", "must", requires="replayable", change="compute the offset after the records are read, for every block"
     )
     def test_RC_38_data_moves_the_offset(self, subject: ReceiverSubject) -> None:
-        """Each block with records changes the position."""
+        """Each block with records changes the position.
+
+        Purpose: records without a new offset are read again, or are treated as no data.
+        Condition: no position equals the one before.
+        """
         feeder = subject.feeder()
         harness = run_one_by_one(subject, feeder, feeder.sample(subject.rng, 5))
         before = None
@@ -152,7 +170,11 @@ class ReceiverPositionsChecks:
 
     @check("RC-39", "must", requires="replayable", change="commit absolute offsets to the source, not increments")
     def test_RC_39_commit_is_idempotent(self, subject: ReceiverSubject) -> None:
-        """A receiver can start at the same position several times."""
+        """A receiver can start at the same position several times.
+
+        Purpose: a driver that dies between a commit and its next step commits the same position again.
+        Condition: the third receiver stores the second record, and no others.
+        """
         feeder = subject.feeder()
         records = feeder.sample(subject.rng, 2)
         harness = run_one_by_one(subject, feeder, records)
@@ -175,7 +197,12 @@ class ReceiverPositionsChecks:
 
     @check("RC-40", "must", requires="bounded", change="return from receive(), or call stop, at the end of the source")
     def test_RC_40_bounded_run_ends(self, subject: ReceiverSubject) -> None:
-        """The receiver ends its work when it has stored every record of a source that has ended."""
+        """The receiver ends its work when it has stored every record of a source that has ended.
+
+        Purpose: a program over a bounded source must be able to end.
+        Condition: all records are stored, without an error. Within 10 s the receiver's threads and processes have
+            ended, or the receiver has stopped.
+        """
         feeder = subject.feeder()
         records = feeder.sample(subject.rng, 5)
         harness = subject.harness(subject.make(feeder))
@@ -203,14 +230,22 @@ class ReceiverPositionsChecks:
         change="let make(feeder, index, count) read the partitions of this index",
     )
     def test_RC_41_partitions_cover_once(self, subject: ReceiverSubject) -> None:
-        """Several instances together store each record of the source once."""
+        """Several instances together store each record of the source once.
+
+        Purpose: instances that share a source must neither overlap nor leave a gap.
+        Condition: the records of the three are those that were put, each once.
+        """
         feeder = subject.feeder()
         records = feeder.sample(subject.rng, 30)
         _cover(subject, feeder, None, 3, records)
 
     @check("RC-42", "should", requires="partitioned", change="save an offset for each partition, not for each instance")
     def test_RC_42_repartition_on_restore(self, subject: ReceiverSubject) -> None:
-        """A different number of instances continues at the position of the former ones."""
+        """A different number of instances continues at the position of the former ones.
+
+        Purpose: a program is restarted with more or fewer receivers when its load changes.
+        Condition: each step stores the records that were put in it, each once.
+        """
         if not (subject.capabilities.replayable or subject.capabilities.acknowledged):
             raise NotApplicable("Capabilities.replayable and acknowledged are not set")
         feeder = subject.feeder()

@@ -89,7 +89,12 @@ class ReceiverRateChecks:
         "RC-18", "must", change="store every record by store, store_all or store_arrow, which wait for the rate limit"
     )
     def test_RC_18_stays_under_the_limit(self, subject: ReceiverSubject) -> None:
-        """A receiver stores at most rate x time + burst records."""
+        """A receiver stores at most rate x time + burst records.
+
+        Purpose: batches finish in time only if no receiver exceeds the rate that the estimator has computed.
+        Condition: at each step the receiver has stored at most the permitted number of records, and at least one in
+            all.
+        """
         for rate in (1, 30, 800):
             what = f"a limit of {rate} records/s"
             limited = LimitedRun(subject, rate + 20, {MAX_RATE: str(rate)})
@@ -105,14 +110,22 @@ class ReceiverRateChecks:
 
     @check("RC-19", "must", change="store the first records by store, store_all or store_arrow too")
     def test_RC_19_limit_holds_from_the_first_record(self, subject: ReceiverSubject) -> None:
-        """The rate limit holds from the first record on."""
+        """The rate limit holds from the first record on.
+
+        Purpose: the backlog of a source arrives in the first second, before any estimate.
+        Condition: the receiver stores at most the burst of 2 records.
+        """
         limited = LimitedRun(subject, 200, {_INITIAL_RATE: "20"})
         limited.advance(_BLOCK_MS)
         limited.end(_burst(20) + 20 * limited.elapsed_ms / 1000, "an initial rate of 20 records/s")
 
     @check("RC-20", "must", change="store by store, store_all or store_arrow only, which wait during a pause")
     def test_RC_20_pause_stops_intake(self, subject: ReceiverSubject) -> None:
-        """A paused receiver stores nothing until it is resumed."""
+        """A paused receiver stores nothing until it is resumed.
+
+        Purpose: the driver pauses receivers when blocks fill the disk.
+        Condition: no record is stored during the pause, and all are stored after it.
+        """
         limited = LimitedRun(subject, 10, {})
         harness = limited.harness
         limited.advance_until(10)
@@ -139,7 +152,11 @@ class ReceiverRateChecks:
 
     @check("RC-21", "must", change="read rate_limit each time, or override on_rate_change for higher and lower rates")
     def test_RC_21_raise_resumes_intake(self, subject: ReceiverSubject) -> None:
-        """A higher rate limit takes effect at once, without a restart."""
+        """A higher rate limit takes effect at once, without a restart.
+
+        Purpose: an estimator lowers the rate in an overload and raises it afterwards.
+        Condition: all records are stored, and the receiver has not restarted.
+        """
         limited = LimitedRun(subject, 100, {_INITIAL_RATE: "1"})
         limited.advance(_BLOCK_MS)
         starts = limited.harness.starts
@@ -156,7 +173,11 @@ class ReceiverRateChecks:
         change="rely on store, store_all or store_arrow, which wait; do not save the rate in the receiver",
     )
     def test_RC_22_change_midstream_obeyed(self, subject: ReceiverSubject) -> None:
-        """A lower rate limit takes effect at once."""
+        """A lower rate limit takes effect at once.
+
+        Purpose: in an overload each additional record delays all later batches.
+        Condition: the receiver stores at most the records that both limits permit, each with its burst.
+        """
         limited = LimitedRun(subject, 400, {_INITIAL_RATE: "200"})
         limited.advance(100)
         allowed = _burst(200) + 200 * limited.elapsed_ms / 1000
@@ -170,7 +191,11 @@ class ReceiverRateChecks:
 
     @check("RC-23", "must", change="store on the thread that reads, or bound the queue between the two", limit_s=40)
     def test_RC_23_buffers_are_bounded(self, subject: ReceiverSubject) -> None:
-        """A receiver takes a bounded number of records while none is accepted."""
+        """A receiver takes a bounded number of records while none is accepted.
+
+        Purpose: records that a receiver takes and cannot store fill the memory of the executor.
+        Condition: it stops taking records before the last.
+        """
         feeder = subject.feeder()
         feeder.taken()
         if subject.capabilities.drops:
@@ -195,7 +220,12 @@ class ReceiverRateChecks:
         change="let store wait for space, or report the number of dropped records as an error",
     )
     def test_RC_24_overflow_is_declared_and_counted(self, subject: ReceiverSubject) -> None:
-        """The receiver stores records late that it cannot store at once, or declares and reports their loss."""
+        """The receiver stores records late that it cannot store at once, or declares and reports their loss.
+
+        Purpose: silently dropped records are noticed when results are already wrong.
+        Condition: every record is stored. With ``Capabilities.drops``, the stored records and the dropped ones, whose
+            number the receiver reports as errors, add up to the records fed.
+        """
         feeder = subject.feeder()
         harness = subject.harness(subject.make(feeder), conf=_CONF | _SMALL_BUFFERS)
         harness.hold()

@@ -39,7 +39,12 @@ class ReceiverSessionsChecks:
         change="keep the session with each delivery, and acknowledge in this session only; drop it when it has ended",
     )
     def test_RC_47_acks_in_the_delivering_session(self, subject: ReceiverSubject) -> None:
-        """The receiver acknowledges a delivery in the session that delivered it, and nowhere else."""
+        """The receiver acknowledges a delivery in the session that delivered it, and nowhere else.
+
+        Purpose: a delivery belongs to its session: in another one its number belongs to another record, or to none, so
+            that the source forgets a record that is not stored, or closes the connection again and again.
+        Condition: all records are stored and acknowledged within 15 s, and the source has refused no acknowledgement.
+        """
         feeder = subject.feeder()
         feeder.refused_acknowledgements()
         records = feeder.sample(subject.rng, 10)
@@ -64,7 +69,12 @@ class ReceiverSessionsChecks:
         change="extend leases, or poll while the consumer is paused, on another thread than the one that stores",
     )
     def test_RC_48_long_pause_repeats_nothing(self, subject: ReceiverSubject) -> None:
-        """The receiver keeps its leases and its membership while it may not store, for longer than a lease."""
+        """The receiver keeps its leases and its membership while it may not store, for longer than a lease.
+
+        Purpose: batches may be late for longer than a lease, a visibility timeout or a poll interval: without a sign of
+            life the source delivers everything again, or expels the receiver, which makes them later still.
+        Condition: each record is stored once, and the receiver reports no error.
+        """
         feeder = subject.feeder()
         lease_s = _lease_s(feeder)
         records = feeder.sample(subject.rng, 40)
@@ -101,7 +111,12 @@ class ReceiverSessionsChecks:
         change="let a heartbeat confirm only what is stored: the last stored position, or none",
     )
     def test_RC_49_keepalive_confirms_nothing(self, subject: ReceiverSubject) -> None:
-        """A sign of life does not confirm what is not stored."""
+        """A sign of life does not confirm what is not stored.
+
+        Purpose: a heartbeat that also confirms a position confirms records that are not stored, which are lost with the
+            process.
+        Condition: none of the five is acknowledged while they are held, and the new receiver stores them.
+        """
         feeder = subject.feeder()
         lease_s = _lease_s(feeder)
         records = feeder.sample(subject.rng, 6)
@@ -131,7 +146,12 @@ class ReceiverSessionsChecks:
         change="call report_source after each poll, also one that returned nothing",
     )
     def test_RC_50_idle_source_reports_status(self, subject: ReceiverSubject) -> None:
-        """The receiver reports the status of its source while the source is idle, too."""
+        """The receiver reports the status of its source while the source is idle, too.
+
+        Purpose: an old lag looks like a problem, and a receiver that does nothing looks like one that is dead.
+        Condition: reports follow within 10 s, the last with a lag of 0 or unknown, and the record is stored and
+            acknowledged.
+        """
         feeder, harness = subject.start()
         records = feeder.sample(subject.rng, 3)
         feeder.put(records[:2])
@@ -161,7 +181,13 @@ class ReceiverSessionsChecks:
         change="finish or give up what is in flight before another instance gets it; claim only what has expired",
     )
     def test_RC_51_rebalance_neither_loses_nor_repeats(self, subject: ReceiverSubject) -> None:
-        """When instances join and leave, every record is stored, and none again unless that is declared."""
+        """When instances join and leave, every record is stored, and none again unless that is declared.
+
+        Purpose: receivers join and leave whenever executors do; what moves from one to another is easily lost, or
+            stored by both.
+        Condition: the two store every record, and none of them twice; with ``Capabilities.repeats_in_rebalance`` those
+            in flight when an instance joined or left may be repeated.
+        """
         feeder = subject.feeder()
         if not feeder.rebalances:
             feeder.unable("rebalances")
@@ -205,7 +231,12 @@ class ReceiverSessionsChecks:
         change="remember what is stored, not what was fetched; after a reconnect take what is not acknowledged again",
     )
     def test_RC_52_reconnect_resumes_what_was_in_flight(self, subject: ReceiverSubject) -> None:
-        """After a reconnect the receiver stores what was in flight, and not more than once again."""
+        """After a reconnect the receiver stores what was in flight, and not more than once again.
+
+        Purpose: a client reconnects by itself; what it had fetched and not stored is easily taken for done, or left to
+            a session that no longer exists.
+        Condition: all records are stored and acknowledged within 15 s; the ten at most twice, the two once.
+        """
         if not subject.capabilities.reconnects:
             raise NotApplicable("Capabilities.reconnects is not set")
         feeder = subject.feeder()
@@ -237,7 +268,12 @@ class ReceiverSessionsChecks:
         change="publish the record with its headers and the reason, then acknowledge it, and count it in report_source",
     )
     def test_RC_53_poison_record_becomes_dead_letter(self, subject: ReceiverSubject) -> None:
-        """A record that cannot be decoded becomes a dead letter, with its headers and the reason, and is counted."""
+        """A record that cannot be decoded becomes a dead letter, with its headers and the reason, and is counted.
+
+        Purpose: a record that nobody can decode is delivered again for ever and blocks those behind it, or disappears.
+        Condition: the good records are stored and acknowledged. There is one dead letter, with the value and the
+            headers of the bad record and a reason; the reported status counts it.
+        """
         feeder = subject.feeder()
         feeder.dead_letters()
         before, after, last = feeder.sample(subject.rng, 3)
@@ -275,7 +311,12 @@ class ReceiverSessionsChecks:
         change="fetch at most fetch_hint(most) records, and set the client's prefetch limit accordingly",
     )
     def test_RC_54_prefetch_follows_the_limit(self, subject: ReceiverSubject) -> None:
-        """The rate limit bounds the messages in flight, not the backlog of the source."""
+        """The rate limit bounds the messages in flight, not the backlog of the source.
+
+        Purpose: records that wait in the receiver for the rate limit use up their leases, are lost to other receivers,
+            and fill the memory.
+        Condition: at most 40 records are in flight, those of two seconds.
+        """
         subject.feeder().in_flight()
         limited = LimitedRun(subject, _PUT, {MAX_RATE: str(_RATE)})
         feeder, bound = limited.feeder, _RATE * _SECONDS
@@ -300,7 +341,13 @@ class ReceiverSessionsChecks:
         "stopped, and close the client in any case",
     )
     def test_RC_55_stop_while_connecting_leaves_nothing(self, subject: ReceiverSubject) -> None:
-        """A stop that comes while the receiver connects ends it, and releases the connection."""
+        """A stop that comes while the receiver connects ends it, and releases the connection.
+
+        Purpose: a stop is as likely while a receiver connects as later; a client that is not closed then keeps its
+            connection, and its threads, for the life of the executor.
+        Condition: within 3 s of the answer the stop and the receiver's threads have ended; no thread, process,
+            descriptor or temporary file remains.
+        """
         # A library may open some resources once for the process.
         _stop_while_connecting(subject)
         subject.leak_meter.leaks(subject.deadline_s(0.5))

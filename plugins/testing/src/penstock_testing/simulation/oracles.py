@@ -12,7 +12,7 @@ from penstock_testing.simulation.simulated_program import INTERVAL_S, TIMEOUT_S,
 # The files that data is in.
 _KINDS = re.compile(r"/receivedData/|/rdd-\d+/")
 
-# How many objects of a class a driver may hold more than 40 batches earlier, because a batch is running.
+# How many objects of a class a driver may hold more than 40 batches earlier.
 _MOST_GROWTH = 30
 
 
