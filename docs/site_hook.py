@@ -47,7 +47,6 @@ _HIDDEN = {
     "conformance.md": ["navigation"],
     "mutants.md": ["navigation", "toc"],
     "operators.md": ["navigation"],
-    "operators-compared.md": ["navigation", "toc"],
     "troubleshooting.md": ["navigation"],
 }
 #: A diagram with more arrows keeps its natural size.

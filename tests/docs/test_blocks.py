@@ -62,7 +62,7 @@ OWN_TESTS = {
 #: Page → code for names that its fragments take for granted.
 PRELUDES = {
     "docs/quickstart.md": "lines = ssc.receiverStream('file', path=\"words.txt\")",
-    "docs/windows-and-state.md": "from penstock import StateSpec\n"
+    "docs/operators.md": "from penstock import StateSpec\n"
     "ssc.checkpoint('/checkpoints')\n"
     "lines = ssc.queueStream([['WARN a', 'INFO b']])\n"
     "clicks = ssc.queueStream([[('ann', '/'), ('bob', '/')]])",

@@ -31,7 +31,7 @@ from penstock_ui.snapshot import Snapshot
 
 PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("\n## Refusals\n")[2].partition("\n## ")[0]
-MESSAGES = re.findall(r"^\| `([^`]+)` \| [^|]+ \| [^|]+ \|$", SECTION, re.MULTILINE)
+MESSAGES = re.findall(r"^\| `([^`]+)` \| [^|]+ \|$", SECTION, re.MULTILINE)
 OWNER = Owner("host", 2, "counts", "app-2", 1_000)
 
 

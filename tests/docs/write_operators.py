@@ -1,7 +1,7 @@
 """Writes the tables of docs/operators.md: ``python -m tests.docs.write_operators``.
 
 What an operator does is the first sentence of its docstring. Example, input and result are of the first program of
-docs/operators-compared.md; those of operators that PySpark lacks are in ``OWN``.
+tests/operators/compared.md; those of operators that PySpark lacks are in ``OWN``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from tests.helpers.markdown import summary, table
 from penstock import DStream, StateSpec
 from penstock.graph.dstream import MapWithStateDStream
 
-DOCS = Path(__file__).parents[2] / "docs"
-PAGE = DOCS / "operators.md"
-START = "## Records\n"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "operators.md"
+COMPARED = ROOT / "tests" / "operators" / "compared.md"
+START = "## Inputs of the examples\n"
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Records": ("map", "flatMap", "filter", "mapPartitions", "mapPartitionsWithIndex", "glom"),
@@ -49,14 +50,22 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 NOTES = {
     "Windows": "Durations are in seconds: multiples of the batch interval `s`. "
-    "[Windows and state](windows-and-state.md) has the cost of each.\n",
-    "State": "`total` is the function above. All three need a checkpoint directory.\n",
+    "[What windows cost](#what-windows-cost) compares them.\n",
+    "State": "All three need a checkpoint directory. `total` is the function [above](#operators).\n",
     "Columns": "These need the plugin `penstock-dataframes`. The columns of tuples are `_1`, `_2` and so on. "
     "[Arrow](dataframes.md#arrow) explains them.\n",
     "Outputs": "An output operation makes a batch run: a stream without one is not computed.\n",
     "Persistence, names and DataFrames": "[DataFrames](dataframes.md) has the operators of `DataFrameStream`.\n",
 }
 PAIRS: list[list[Any]] = [[("a", 1), ("a", 2), ("b", 3)], [], [("a", 4)]]
+#: Inputs that several examples have.
+INPUTS: dict[str, list[list[Any]]] = {
+    "numbers": [[1, 2, 3], [4], []],
+    "steps": [[1], [2], [3], [4], [5], []],
+    "letters": [["a", "b", "a"], [], ["b"]],
+    "pairs": PAIRS,
+    "tags": [[("a", "x"), ("c", "y")], [("b", "z")], [("a", "w")]],
+}
 #: Operators that PySpark lacks: a program with the stream of PAIRS, and the batches of its stream.
 OWN: dict[str, tuple[str, list[list[Any]]]] = {
     "mapWithState": (
@@ -119,11 +128,13 @@ def page() -> str:
 
 
 def _tables() -> Iterator[str]:
+    yield START
+    yield table(("name", "batches"), [(name, f"`{batches}`") for name, batches in INPUTS.items()])
     compared: dict[str, tuple[str, str, str]] = {}
-    for line in (DOCS / "operators-compared.md").read_text(encoding="utf-8").splitlines():
+    for line in COMPARED.read_text(encoding="utf-8").splitlines():
         if line.startswith("| "):
             operator, program, given, _theirs, ours, _same = re.split(r" (?<!\\)\| ", line[2:-2])
-            compared.setdefault(operator, (program, given, ours))
+            compared.setdefault(operator, (program, _named(given), ours))
     for title, names in GROUPS.items():
         yield f"## {title}\n"
         if title in NOTES:
@@ -132,11 +143,18 @@ def _tables() -> Iterator[str]:
         for name in names:
             if name in OWN:
                 program, result = OWN[name]
-                example = (f"`{program}`", f"`{PAIRS}`", f"`{result}`")
+                example = (f"`{program}`", _named(f"`{PAIRS}`"), f"`{result}`")
             else:
                 example = compared.get(name) or (f"`{_WITHOUT_RESULT[name]}`", "", "")
             rows.append((f"`{name}`", summary(getattr(MapWithStateDStream, name)), *example))
         yield table(("operator", "what it does", "example", "input", "result"), rows)
+
+
+def _named(inputs: str) -> str:
+    """Inputs of a program, with the names of those that several examples have."""
+    for name, batches in INPUTS.items():
+        inputs = inputs.replace(f"`{batches}`", name)
+    return inputs
 
 
 if __name__ == "__main__":

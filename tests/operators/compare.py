@@ -1,6 +1,6 @@
 """Run every operator of DStream in PySpark and in Penstock, on the same input, and write the table of both results.
 
-usage: compare.py [PAGE]     PAGE: docs/operators-compared.md by default
+usage: compare.py [PAGE]     PAGE: tests/operators/compared.md by default
 
 Nothing in the table is written by hand but the reasons for differences, and a reason without a difference, or a
 difference without a reason, is an error. PySpark's half runs in real time, with batches of a quarter of a second;
@@ -23,7 +23,7 @@ from typing import Any
 from attrs import define, field, frozen
 from pyspark import StorageLevel
 
-PAGE = Path(__file__).parents[2] / "docs" / "operators-compared.md"
+PAGE = Path(__file__).parent / "compared.md"
 # Exact in binary: PySpark cuts durations off to whole milliseconds.
 _PYSPARK_BATCH_S, _BATCH_S = 0.25, 1.0
 _DEADLINE_S = 120.0
@@ -33,9 +33,9 @@ Batches = list[list[Any]]
 HEAD = """\
 # Operators compared with PySpark's
 
-`tests/operators/compare.py` writes this table: it runs each program in `pyspark.streaming` and in Penstock. `stream`
+`compare.py` writes this table: it runs each program in `pyspark.streaming` and in Penstock. `stream`
 and `other` are streams of the batches in the third column. `s` is the batch interval in seconds, `second_batch` the
-time of one. Records of a batch are sorted. [Operators](operators.md) explains the operators.
+time of one. Records of a batch are sorted. [Operators](../../docs/operators.md) explains the operators.
 
 | operator | program | input | PySpark's result | Penstock's result | same |
 |---|---|---|---|---|---|
