@@ -106,6 +106,8 @@ MEASURES: dict[str, tuple[str, Measure, Callable[[float], str]]] = {
         lambda value: f"{value:.1%}",
     ),
 }
+# Measures of which the page has the figures of each workload; `penstock rate simulate --all` prints the others.
+SHOWN = ("Batches until settled", "Longest wait", "Used in time")
 # More is better of these, less of the others.
 MORE = {"Used in time", "Used nearly in time", "Used"}
 
@@ -113,30 +115,27 @@ MORE = {"Used in time", "Used nearly in time", "Used"}
 _INTRODUCTION = """\
 # Rate control
 
-With backpressure a rate estimator computes, after each batch, how many records per second each receiver may store.
-Batches then finish within the batch interval, whatever the source sends.
+After reading this page you can turn rate control on, choose a rate estimator, and see how the estimators compare. After
+each batch the estimator computes how many records per second each receiver may store, so that batches finish within the
+batch interval.
 
 ## Use it
+
+Run `pip install penstock-rate`, and set these keys or `spark.penstock.profile=production`:
 
 ```properties
 spark.streaming.backpressure.enabled=true
 spark.streaming.backpressure.rateEstimator=model
 ```
 
-and `pip install penstock-rate`; `spark.penstock.profile=production` sets both keys, too. The estimator is chosen by configuration alone:
-
 | estimator | use it | set |
 |---|---|---|
-| `model` | in most cases: it learns what a batch costs, needs no initial rate, and leaves headroom | `spark.streaming.backpressure.model.share`, the share of the interval that a batch may take (by default 0.85 to 0.95, less with noise) |
-| `pid` | for Spark's behaviour, number for number. Also for the last tenth of the capacity, if batches may wait a little | `spark.streaming.backpressure.initialRate`; below 100 records/s also `spark.streaming.backpressure.pid.minRate` |
+| `model` | in most cases: it learns the cost of a batch, needs no initial rate, and leaves headroom | `spark.streaming.backpressure.model.share`, the share of the interval that a batch may take (by default 0.85 to 0.95, less with noise) |
+| `pid` | for Spark's behaviour, or for the last tenth of the capacity, if batches may wait a little | `spark.streaming.backpressure.initialRate`; below 100 records/s also `spark.streaming.backpressure.pid.minRate` |
 | `fixed` | if the capacity is known and does not change | `spark.streaming.backpressure.fixed.rate` |
 
-[penstock-rate](../plugins/rate/README.md) lists all options, explains how `model` decides, and shows how to write an
-estimator of your own. `penstock plugins new rate-estimator NAME` writes a working one to change.
-
-To see what the estimator does, open the page "Rates" of the dashboard, or the page of a stream: "Why the limit is
-what it is" has the estimator's reasons ([Monitoring](monitoring.md)). With `spark.penstock.log.level=DEBUG` each
-estimate is logged as `rate estimated`.
+[penstock-rate](../plugins/rate/README.md) has all options and explains `model`. The [tutorial](tutorial-rate-estimator.md)
+leads to an estimator of your own. The page "Rates" of the [dashboard](monitoring.md) shows the estimator's reasons.
 
 ## Limits
 
@@ -149,49 +148,42 @@ These limits hold for every estimate, and without an estimator:
 
 In any period *t* a receiver stores at most *rate x (t + burst)* records, for every form of `store` and any number of
 threads. The burst allowance is `spark.penstock.receiver.burst`, by default one block interval.
-`python -m benchmarks.limits` looks for ten seconds above it, with 900 simulated receivers and one of each broker.
-[Configuration](configuration.md) has all keys.
 
 ## Estimators on simulated workloads
 
-A simulated workload is a program without Spark. A batch takes a fixed time and a time per record, with noise. Sources
-offer more records than can be processed, all the time or in bursts. The tables show medians of {seeds} seeds with
-{batches} batches each. `.venv/bin/python -m plugins.rate.tests.write_rate_control` writes this page. `penstock rate simulate
---estimator model --workload step-down` draws one run in the terminal, `--all` prints a table. Only the section
-[Live](#live) was measured with Spark."""  # noqa: E501  # a row of a table is one line
+A simulated workload is a program without Spark: a batch takes a fixed time and a time per record, with noise, and sources
+offer more records than can be processed. The tables have medians of {seeds} seeds with {batches} batches each.
+`penstock rate simulate --estimator model --workload step-down` draws a run, and `--all` prints every measure. Only
+[Live](#live) was measured with Spark.
 
-_FIRST = """\
-`pid` starts without a limit, as in Spark, and most of its bad results come from its first batches. A \\* marks runs
-with `spark.streaming.backpressure.initialRate={first:g}`, a good guess on most of these workloads:"""
+![pid on the workload step-down](rate-pid.svg)
+
+![model on the workload step-down](rate-model.svg)
+
+### Summary
+
+The numbers of workloads on which `model` is better, the same or worse, against `pid`, `fixed`, and `pid` with
+`spark.streaming.backpressure.initialRate={first:g}`, a good guess on most workloads (\\*: both have it):"""  # noqa: E501  # a row of a table is one line
 
 _FINDINGS = """\
-- **How much of the capacity is used** depends on what is counted. An estimator whose queue is never empty uses all of
-  it. Without a deadline, the most reckless estimator is therefore the best. `model` uses more than `pid` on all
-  workloads under the strict count only: batches that ended before the next one was due. `pid` aims at batches that take
-  the whole interval. Three quarters of what it processes on a steady workload is therefore late, mostly by a little.
-  `model` aims at 0.85 to 0.95 of the interval and leaves the rest as headroom, more where times vary. A more generous
-  deadline changes the result:"""
+**How much of the capacity is used** depends on the deadline of a batch. `pid` aims at batches that take the whole
+interval, so three quarters of its records on a steady workload are late, mostly by a little. `model` aims at 0.85 to
+0.95 of the interval. `model` uses more than `pid` on all workloads only if a batch must end before the next one is due:"""
 
 _FURTHER = """\
-- For batches that must be in time, the headroom of `model` is better. If a short queue is acceptable, `pid` uses more
-  of the capacity where nothing changes; so does `model` with a higher `share`.
-- `pid` settles sooner on `bursty`, with the first batch: it starts without a limit, and the first batches are small.
-  `model` starts with 2 records an interval. On `pauses` none settles; even an estimator that knows the capacity does so
-  in the last fifth of a run at best. On all others `model` settles first.
-- Below 100 records/s `pid` needs a lower `minRate`: otherwise it does not keep up.
-- From a good initial rate `pid` often settles before `model`, which relies on the batches that it has seen. An
-  initial rate that is far too high makes a long queue with every estimator.
-- `fixed`, here 5,000/s, is right where the capacity is known, and wrong elsewhere.
-- On two kinds of workloads a few runs of `model` end with a queue that `pid` does not have. On the first, times vary by
-  half while one record is a large part of a batch. On the second, a pause of several intervals comes just before the
-  end."""
+- If batches must be in time, use `model`. If a short queue is acceptable, `pid` uses more of the capacity where nothing
+  changes; so does `model` with a higher `share`.
+- `pid` starts without a limit, as in Spark, and most of its bad results come from its first batches. On `bursty` it
+  therefore settles at once. On `pauses` no estimator settles. On all other workloads `model` settles first.
+- From a good initial rate `pid` often settles before `model`. A far too high initial rate makes a long queue with every
+  estimator. Below 100 records/s `pid` does not keep up without a lower `minRate`.
+- A few runs of `model` end with a queue that `pid` does not have: if times vary by half while one record is a large
+  part of a batch, or if a pause of several intervals comes just before the end."""
 
 _LIVE = """\
-These numbers were measured by hand on 2026-11-23; the page's other numbers are generated.
-
-The job takes 50 ms and 1 s for every 20,000 lines, and its server sends without a pause. After a third of 90 s the
-capacity becomes 10,000 lines, after two thirds 20,000 again. `.venv/bin/python -m benchmarks.rate_live ENGINE --seconds
-90 --initial-rate 5000` was run once for each engine. Sender and program shared a machine with 2 cores.
+One run for each engine on 2026-11-23, with sender and program on 2 cores. The job takes 50 ms and 1 s for every 20,000
+lines; after a third of 90 s the capacity becomes 10,000 lines, after two thirds 20,000 again. `.venv/bin/python -m
+benchmarks.rate_live ENGINE --seconds 90 --initial-rate 5000` repeats it.
 
 | | settled in batch, of each third | longest wait, s | longest wait once settled, s | used in the last half of each third |
 |---|---:|---:|---:|---:|
@@ -199,8 +191,8 @@ capacity becomes 10,000 lines, after two thirds 20,000 again. `.venv/bin/python 
 | `pid` | 4, 11, 1 | 0.10, 2.66, 0.03 | 0.10, 0.84, 0.03 | 94 %, 99 %, 99 % |
 | `pyspark.streaming` | 2, 12, 1 | 0.41, 2.60, 0.18 | 0.16, 0.67, 0.18 | 87 %, 93 %, 89 % |
 
-*Settled* means: from that batch on every due batch ran, had records, and waited for less than one interval. When the
-capacity halves, `model` settles in 7 batches instead of 11. `pid` uses more of the capacity in each third."""  # noqa: E501  # a row of a table is one line
+*Settled*: from that batch on every due batch ran, had records, and waited for less than one interval. `pid` uses more of
+the capacity in each third."""  # noqa: E501  # a row of a table is one line
 
 # A batch counts when it ended within this many intervals of its time.
 LINES = (1.0, 1.05, 1.1, 2.0, math.inf)
@@ -260,16 +252,21 @@ def _table(reports: Reports, name: str) -> str:
     return "\n".join(lines)
 
 
-def _comparison(reports: Reports, one: str, other: str) -> str:
-    lines = [f"| {one} against {other} | better | the same | worse |", "|---|---:|---:|---:|"]
+def _comparison(reports: Reports) -> str:
+    pairs_of_estimators = (("model", "pid"), ("model", "fixed"), ("model\\*", "pid\\*"))
+    head = "better | the same | worse | fixed: better | the same | worse | pid\\*: better | the same | worse"
+    lines = [f"| model against pid | {head} |", f"|---|{'---:|' * 9}"]
     for name, (_, measure, write) in MEASURES.items():
-        pairs = [
-            (_middle(reports[workload, one], measure), _middle(reports[workload, other], measure))
-            for workload in WORKLOADS
-        ]
-        same = sum(write(mine) == write(its) for mine, its in pairs)
-        better = sum(write(mine) != write(its) and (mine > its) == (name in MORE) for mine, its in pairs)
-        lines.append(f"| {name.lower()} | {better} | {same} | {len(pairs) - same - better} |")
+        cells = list[int]()
+        for one, other in pairs_of_estimators:
+            pairs = [
+                (_middle(reports[workload, one], measure), _middle(reports[workload, other], measure))
+                for workload in WORKLOADS
+            ]
+            same = sum(write(mine) == write(its) for mine, its in pairs)
+            better = sum(write(mine) != write(its) and (mine > its) == (name in MORE) for mine, its in pairs)
+            cells += [better, same, len(pairs) - same - better]
+        lines.append(f"| {name.lower()} | {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 
 
@@ -281,19 +278,11 @@ def _described(workload: Workload) -> str:
 def page(runs: Runs) -> str:
     reports = {key: [report(run) for run in of_key] for key, of_key in runs.items()}
     parts = [
-        _INTRODUCTION.format(seeds=len(SEEDS), batches=WORKLOADS["steady"].batches),
-        "![pid on the workload step-down](rate-pid.svg)",
-        "![model on the workload step-down](rate-model.svg)",
-        "### Summary",
-        "On how many of the workloads one estimator is better than the other, by measure:",
-        _comparison(reports, "model", "pid"),
-        _comparison(reports, "model", "fixed"),
-        _FIRST.format(first=FIRST_RATE),
-        _comparison(reports, "model\\*", "pid\\*"),
+        _INTRODUCTION.format(seeds=len(SEEDS), batches=WORKLOADS["steady"].batches, first=FIRST_RATE),
+        _comparison(reports),
         _FINDINGS,
         _lines(runs),
         _FURTHER,
-        "`!` in the tables below marks unstable runs, whose batches wait for more than five intervals at the end.",
         "## Live",
         _LIVE,
         "## The workloads",
@@ -304,9 +293,9 @@ def page(runs: Runs) -> str:
                 *map(_described, WORKLOADS.values()),
             ]
         ),
+        "`!` marks unstable runs, whose batches wait for more than five intervals at the end.",
     ]
-    for name, (meaning, _, _) in MEASURES.items():
-        parts += [f"## {name}", meaning, _table(reports, name)]
+    parts += [f"## {name}\n\n{MEASURES[name][0]}\n\n{_table(reports, name)}" for name in SHOWN]
     return "\n\n".join(parts) + "\n"
 
 
