@@ -168,7 +168,8 @@ The numbers of workloads on which `model` is better, the same or worse, against 
 _FINDINGS = """\
 **How much of the capacity is used** depends on the deadline of a batch. `pid` aims at batches that take the whole
 interval, so three quarters of its records on a steady workload are late, mostly by a little. `model` aims at 0.85 to
-0.95 of the interval. `model` uses more than `pid` on all workloads only if a batch must end before the next one is due:"""
+0.95 of the interval. `model` uses more than `pid` on all workloads only if a batch must end before the next one is
+due:"""
 
 _FURTHER = """\
 - If batches must be in time, use `model`. If a short queue is acceptable, `pid` uses more of the capacity where nothing
