@@ -170,6 +170,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "BatchInput",
             "BlocksInput",
             "known_partitions",
+            "co_partitioned_union",
             "with_time",
         ),
         "State": (

@@ -10,8 +10,9 @@ import pytest
 from pyspark import RDD
 
 from penstock import StateSpec
-from penstock.graph import stateful, windows
+from penstock.graph import stateful
 from penstock.spi import node_of
+from penstock_state import tree_windows
 from penstock_state.partition_errors import StateUpdateError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, context: FakeContext, tmp_path
             shuffled[function(key) % number].append((key, value))
         return type(rdd)(shuffled)
 
-    for module in (stateful, windows):
+    for module in (stateful, tree_windows):
         monkeypatch.setattr(module, "co_partitioned_union", union)
     monkeypatch.setattr(RDD, "checkpoint", lambda _rdd: None)
     monkeypatch.setattr(type(context.sparkContext.emptyRDD()), "partitionBy", partition_by)

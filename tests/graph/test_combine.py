@@ -14,12 +14,17 @@ from tests.helpers.examples import examples
 from tests.helpers.spilling import into_few_files
 
 from penstock.worker import combine
-from penstock.worker.combine import Buckets, Combiner, CombineValues, combine_combiners
+from penstock.worker.combine import Buckets, Combiner, CombineValues, merge_by_key
 
 
 def combine_values(combiner: Combiner, _index: int, records: Iterable[Any]) -> Iterable[Any]:
     """The map side, without operators before it."""
     return CombineValues(combiner).results((), records)
+
+
+def combine_combiners(combiner: Combiner, _index: int, records: Iterable[Any]) -> Iterable[Any]:
+    """Merge the combiners of equal keys, as windows do."""
+    return merge_by_key(combiner.mergeCombiners, combiner.memory_limit_mb, records)
 
 
 KEY = st.integers(-3, 3) | st.text(max_size=2) | st.none() | st.tuples(st.integers(0, 2), st.booleans())

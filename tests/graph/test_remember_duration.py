@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.graph.node import Node
-from penstock.graph.windows import TreeWindowDStream
+from penstock_state.tree_windows import TreeWindowDStream
 
 if TYPE_CHECKING:
     from tests.helpers.fake_graph import FakeContext, FakeInput

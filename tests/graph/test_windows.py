@@ -14,10 +14,11 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from pyspark import RDD, StorageLevel
 from tests.helpers.fake_graph import clear_metadata
 
-from penstock.graph import stateful, windows
+from penstock.graph import stateful
 from penstock.graph.dstream import DStream
-from penstock.graph.windows import WindowedDStream, cover
+from penstock.graph.windows import WindowedDStream
 from penstock.spi import node_of
+from penstock_state import tree_windows
 
 if TYPE_CHECKING:
     from tests.helpers.fake_graph import FakeContext, FakeInput, FakeRDD
@@ -43,7 +44,7 @@ def merged(monkeypatch: pytest.MonkeyPatch, context: FakeContext) -> list[int]:
         # Records are pickled on their way: what a function does to its arguments stays in the task.
         return type(rdds[0])(copy.deepcopy([list(itertools.chain(*partitions)) for partitions in united]))
 
-    for module in (stateful, windows):
+    for module in (stateful, tree_windows):
         monkeypatch.setattr(module, "co_partitioned_union", union)
     monkeypatch.setattr(RDD, "checkpoint", lambda _rdd: None)
     monkeypatch.setattr(RDD, "isCheckpointed", lambda _rdd: False)
@@ -102,29 +103,6 @@ def batches_of(values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Batch]]
 LETTERS = batches_of(st.text("xyz", min_size=1, max_size=2))
 NUMBERS = batches_of(st.integers(1, 9))
 WINDOW, SLIDE, LAG = st.integers(1, 13), st.integers(1, 4), st.integers(0, 3)
-
-
-# -- cover --
-
-
-@given(st.integers(0, 300), st.integers(0, 300))
-@settings(deadline=None, derandomize=True)
-def test_tree_cover_is_exact_with_at_most_two_nodes_per_level(begin: int, length: int) -> None:
-    nodes = cover(begin, begin + length)
-    panes = [pane for level, number in nodes for pane in range(number << level, (number + 1) << level)]
-    assert panes == list(range(begin, begin + length))
-    levels = [level for level, _ in nodes]
-    assert all(levels.count(level) <= 2 for level in levels)
-
-
-def test_tree_cover_is_minimal() -> None:
-    for begin in range(20):
-        fewest = {begin: 0}
-        for end in range(begin + 1, 40):
-            # The last node of a cover ends here, and has a size that divides its end.
-            sizes = [1 << level for level in range(6) if end % (1 << level) == 0 and end - (1 << level) >= begin]
-            fewest[end] = 1 + min(fewest[end - size] for size in sizes)
-            assert len(cover(begin, end)) == fewest[end], (begin, end)
 
 
 # -- against brute force --

@@ -1,7 +1,7 @@
 """The second program of `make dist-test`: the core and one receiver plugin, without any other distribution.
 
-A receiver that the plugin offers, a window and a checkpoint; then a second run recovers from the checkpoint. State per
-key and windows with an inverse function are refused with the line to type. Any wrong result is an error.
+A receiver that the plugin offers, a window and a checkpoint; then a second run recovers from the checkpoint. State and
+windows per key are refused with the line to type. Any wrong result is an error.
 """
 
 import importlib.metadata
@@ -38,7 +38,7 @@ class Program:
         pairs: Any = ssc.receiverStream("synthetic", total=RECORDS).map(lambda _line: ("lines", 1))
         require_refusals(pairs)
         # Longer than the run, so that all records are in the last window.
-        window = pairs.reduceByKeyAndWindow(operator.add, None, 600, 1)
+        window = pairs.window(600, 1).reduceByKey(operator.add)
         window.foreachRDD(self._see_window)
         return ssc
 
@@ -70,7 +70,8 @@ def require_refusals(pairs: DStream[tuple[str, int]]) -> None:
     stateful: dict[str, Callable[[], object]] = {
         "updateStateByKey": lambda: pairs.updateStateByKey(lambda new, old: sum(new) + (old or 0)),
         "mapWithState": lambda: pairs.mapWithState(StateSpec.function(count)),
-        "reduceByKeyAndWindow": lambda: pairs.reduceByKeyAndWindow(operator.add, operator.sub, 600, 1),
+        "reduceByKeyAndWindow": lambda: pairs.reduceByKeyAndWindow(operator.add, None, 600, 1),
+        "groupByKeyAndWindow": lambda: pairs.groupByKeyAndWindow(600, 1),
         "countByWindow": lambda: pairs.countByWindow(600, 1),
     }
     for name, create in stateful.items():

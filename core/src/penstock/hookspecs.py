@@ -87,12 +87,12 @@ def columns(stream: DStream[Any], operator: str, arguments: tuple[Any, ...]) -> 
 
 @hookspec(firstresult=True)
 def state(stream: DStream[Any], operator: str, options: StateOptions | WindowOptions) -> DStream[Any] | None:
-    """Return a stream of states per key. Called on the driver, once per call of a stateful operator of ``DStream``.
+    """Return a stream of states or windows per key. Called on the driver, once per call of such an operator.
 
     The operator is ``updateStateByKey``; ``mapWithState``, whose stream is a ``penstock.spi.MapWithStateDStream``; or
-    ``reduceByKeyAndWindow``, of a stream whose node is a ``penstock.spi.ShuffledDStream``. The implementation adds
-    nodes to the stream's graph: classes derived from ``penstock.spi.StatefulDStream``. If two plugins have one,
-    ``spark.penstock.plugins.prefer`` decides.
+    ``reduceByKeyAndWindow`` or ``groupByKeyAndWindow``, of a stream whose node is a ``penstock.spi.ShuffledDStream``.
+    The implementation adds nodes to the stream's graph: of states, classes derived from
+    ``penstock.spi.StatefulDStream``. If two plugins have one, ``spark.penstock.plugins.prefer`` decides.
     """
 
 

@@ -15,7 +15,7 @@ from penstock.graph.arguments import require_callable, require_num_partitions
 from penstock.graph.node import Node
 from penstock.graph.per_batch import MapPartitionsDStream, ShuffledDStream, TransformedDStream
 from penstock.graph.state_spec import WindowOptions
-from penstock.graph.windows import TreeWindowDStream, window_durations
+from penstock.graph.windows import window_durations
 from penstock.worker import functions
 from penstock.worker.combine import Combiner
 from penstock.worker.fused import CHECK_PAIRS, Kind, Step
@@ -125,10 +125,11 @@ class PairDStreamFunctions(Generic[T]):
         slideDuration: float,
         numPartitions: int | None = None,
     ) -> DStream[tuple[K, Iterable[V]]]:
-        """Group the values of every key in a window, oldest first."""
-        durations = window_durations(self._node, windowDuration, slideDuration)
-        panes = ShuffledDStream(self._node, self._gathering(), numPartitions)
-        return self._derive(TreeWindowDStream(panes, *durations, gathers=True)).mapValues(ResultIterable)
+        """Group the values of every key in a window, oldest first; needs the plugin for state."""
+        options = WindowOptions(*window_durations(self._node, windowDuration, slideDuration))
+        panes = self._derive(ShuffledDStream(self._node, self._gathering(), numPartitions))
+        groups: DStream[tuple[K, list[V]]] = panes._state("groupByKeyAndWindow", options)
+        return groups.mapValues(ResultIterable)
 
     def reduceByKeyAndWindow(
         self: PairDStreamFunctions[tuple[K, V]],
@@ -139,13 +140,13 @@ class PairDStreamFunctions(Generic[T]):
         numPartitions: int | None = None,
         filterFunc: Callable[[tuple[K, V]], object] | None = None,
     ) -> DStream[tuple[K, V]]:
-        """Reduce the values of every key in a window.
+        """Reduce the values of every key in a window; needs the plugin for state.
 
         Args:
             func: associative; gets the values in the order of time.
             invFunc: the inverse, ``invFunc(func(a, b), a) == b``. Every window is then computed from the previous one:
-                this needs a checkpoint directory and the plugin for state, and keys stay until the filter drops them.
-                With ``None`` windows are reduced from panes, and their keys are those of their batches.
+                this needs a checkpoint directory, and keys stay until the filter drops them. With ``None`` windows are
+                reduced from panes, and their keys are those of their batches.
             windowDuration: seconds.
             slideDuration: seconds; by default the stream's slide duration.
             numPartitions: by default the number of task slots without receivers.
@@ -156,13 +157,10 @@ class PairDStreamFunctions(Generic[T]):
         for name, function in (("invFunc", invFunc), ("filterFunc", filterFunc)):
             if function is not None:
                 require_callable(name, function)
-        panes = ShuffledDStream(self._node, combiner, numPartitions)
-        if invFunc is not None:
-            options = WindowOptions(*durations, invFunc, filterFunc)
-            windows: DStream[tuple[K, V]] = self._derive(panes)._state("reduceByKeyAndWindow", options)
-            return windows
-        reduced = self._derive(TreeWindowDStream(panes, *durations))
-        return reduced if filterFunc is None else reduced.filter(filterFunc)
+        panes = self._derive(ShuffledDStream(self._node, combiner, numPartitions))
+        options = WindowOptions(*durations, invFunc, filterFunc)
+        windows: DStream[tuple[K, V]] = panes._state("reduceByKeyAndWindow", options)
+        return windows
 
     # -- inside --
 

@@ -48,12 +48,12 @@ class StateOptions:
 
 @frozen
 class WindowOptions:
-    """Options of ``reduceByKeyAndWindow`` with an inverse function; the filter selects the pairs to keep."""
+    """Options of ``reduceByKeyAndWindow`` or ``groupByKeyAndWindow``; ``keep_pair`` selects the pairs to keep."""
 
     window_ms: int
     slide_ms: int
-    inverse: Callable[[Any, Any], Any]
-    keep_pair: Callable[[tuple[Any, Any]], Any] | None
+    inverse: Callable[[Any, Any], Any] | None = None
+    keep_pair: Callable[[tuple[Any, Any]], Any] | None = None
 
 
 class StateSpec(Generic[K, V, S, M]):

@@ -230,11 +230,6 @@ def merge_by_key(
     return CombineValues(Combiner(same, merge, merge, memory_limit_mb)).results((), records)
 
 
-def combine_combiners(combiner: Combiner, _index: int, records: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    """Partition function that merges the combiners of equal keys."""
-    return merge_by_key(combiner.mergeCombiners, combiner.memory_limit_mb, records)
-
-
 def _flattened(run: tuple[Step, ...], records: Iterable[Any]) -> Iterator[Any]:
     """The records of a run of operators; the results of a final ``flatMap`` are flattened in C."""
     if run and run[-1].kind == "flatMap":

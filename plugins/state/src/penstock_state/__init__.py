@@ -1,4 +1,4 @@
-"""Keyed state, carried from batch to batch: for ``updateStateByKey``, ``mapWithState`` and windows with an inverse.
+"""State and windows per key: ``updateStateByKey``, ``mapWithState``, ``reduceByKeyAndWindow``, ``groupByKeyAndWindow``.
 
 Exports nothing: tasks import this package, and programs use ``penstock.StateSpec`` and ``penstock.State``.
 """

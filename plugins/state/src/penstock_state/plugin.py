@@ -20,7 +20,7 @@ def state(stream: DStream[Any], operator: str, options: StateOptions | WindowOpt
     from penstock_state.reduced_windows import windowed_stream
 
     if isinstance(options, WindowOptions):
-        return windowed_stream(stream, options)
+        return windowed_stream(stream, operator, options)
     if operator == "updateStateByKey":
         return updated_stream(stream, options)
     return MappedStream.of(stream, options) if operator == "mapWithState" else None

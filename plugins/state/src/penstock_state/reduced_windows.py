@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ from penstock import DStream
 from penstock.spi import Node, ShuffledDStream, StatefulDStream, WindowOptions, node_of
 from penstock_state.state_pairs import SlideWindow, from_state_pairs, to_state_pairs
 from penstock_state.state_view import StateView
+from penstock_state.tree_windows import TreeWindowDStream
 
 # As in PySpark: below this number of slides per window, reducing once is faster than reducing twice.
 _MIN_SLIDES = 5
@@ -38,10 +39,11 @@ class ReducedWindowedDStream(StatefulDStream):
     the filter drops it.
     """
 
-    def __init__(self, reduced: ShuffledDStream, options: WindowOptions) -> None:
+    def __init__(self, reduced: ShuffledDStream, options: WindowOptions, inverse: Callable[[Any, Any], Any]) -> None:
         reduced.fix_partitions()
         self._panes = PanesDStream(reduced)
-        self._options = options
+        self._inverse = inverse
+        self._keep_pair = options.keep_pair
         super().__init__(
             self._panes, reduced.requested_partitions, window_ms=options.window_ms, slide_ms=options.slide_ms
         )
@@ -63,9 +65,9 @@ class ReducedWindowedDStream(StatefulDStream):
         rdds = [*([] if previous is None else [previous]), *old, *new]
         if not rdds:
             return None
-        combiner, options = self._panes.reduced.combiner, self._options
+        combiner = self._panes.reduced.combiner
         slide = SlideWindow(
-            time_ms, begin_ms, combiner.mergeCombiners, options.inverse, options.keep_pair, combiner.memory_limit_mb
+            time_ms, begin_ms, combiner.mergeCombiners, self._inverse, self._keep_pair, combiner.memory_limit_mb
         )
         return self.merged(rdds, slide)
 
@@ -82,8 +84,13 @@ class ReducedWindowedDStream(StatefulDStream):
         return self._generated.get(time_ms - self.slide_ms)
 
 
-def windowed_stream(reduced: DStream[Any], options: WindowOptions) -> DStream[Any]:
-    """The stream of ``reduceByKeyAndWindow`` over batches that are reduced by key."""
-    node = node_of(reduced)
+def windowed_stream(panes: DStream[Any], operator: str, options: WindowOptions) -> DStream[Any]:
+    """The stream of ``reduceByKeyAndWindow`` or ``groupByKeyAndWindow`` over batches that are reduced by key."""
+    node = node_of(panes)
     assert isinstance(node, ShuffledDStream)
-    return DStream(StateView(ReducedWindowedDStream(node, options), from_state_pairs), reduced.context())
+    if options.inverse is not None:
+        slid = ReducedWindowedDStream(node, options, options.inverse)
+        return DStream(StateView(slid, from_state_pairs), panes.context())
+    tree = TreeWindowDStream(node, options, gathers=operator == "groupByKeyAndWindow")
+    windows: DStream[Any] = DStream(tree, panes.context())
+    return windows if options.keep_pair is None else windows.filter(options.keep_pair)

@@ -1,4 +1,4 @@
-"""The pairs that stateful streams carry from batch to batch, and the partition function of windows with an inverse.
+"""The pairs that stateful streams carry from batch to batch, and the partition functions of windows.
 
 Checkpoints pickle the classes of elements by their module and name.
 """
@@ -115,3 +115,10 @@ class SlideWindow:
                 value = new if value is MISSING else merge(value, new)
             if value is not MISSING and (keep is None or keep((key, value))):
                 yield key, value
+
+
+def merged_by_key(
+    merge: Callable[[Any, Any], Any], memory_limit_mb: float, _index: int, records: Iterable[Any]
+) -> Iterator[tuple[Any, Any]]:
+    """Partition function that merges the values of equal keys."""
+    return merge_by_key(merge, memory_limit_mb, records)
