@@ -170,7 +170,6 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "BatchInput",
             "BlocksInput",
             "known_partitions",
-            "co_partitioned_union",
             "with_time",
         ),
         "State": (

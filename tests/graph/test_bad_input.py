@@ -10,9 +10,8 @@ import pytest
 from pyspark import RDD
 
 from penstock import StateSpec
-from penstock.graph import stateful
 from penstock.spi import node_of
-from penstock_state import tree_windows
+from penstock_state import co_partitioned
 from penstock_state.partition_errors import StateUpdateError
 
 if TYPE_CHECKING:
@@ -45,8 +44,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, context: FakeContext, tmp_path
             shuffled[function(key) % number].append((key, value))
         return type(rdd)(shuffled)
 
-    for module in (stateful, tree_windows):
-        monkeypatch.setattr(module, "co_partitioned_union", union)
+    monkeypatch.setattr(co_partitioned, "co_partitioned_union", union)
     monkeypatch.setattr(RDD, "checkpoint", lambda _rdd: None)
     monkeypatch.setattr(type(context.sparkContext.emptyRDD()), "partitionBy", partition_by)
     context.graph.state_home = str(tmp_path)

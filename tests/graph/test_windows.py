@@ -14,11 +14,10 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from pyspark import RDD, StorageLevel
 from tests.helpers.fake_graph import clear_metadata
 
-from penstock.graph import stateful
 from penstock.graph.dstream import DStream
 from penstock.graph.windows import WindowedDStream
 from penstock.spi import node_of
-from penstock_state import tree_windows
+from penstock_state import co_partitioned
 
 if TYPE_CHECKING:
     from tests.helpers.fake_graph import FakeContext, FakeInput, FakeRDD
@@ -44,8 +43,7 @@ def merged(monkeypatch: pytest.MonkeyPatch, context: FakeContext) -> list[int]:
         # Records are pickled on their way: what a function does to its arguments stays in the task.
         return type(rdds[0])(copy.deepcopy([list(itertools.chain(*partitions)) for partitions in united]))
 
-    for module in (stateful, tree_windows):
-        monkeypatch.setattr(module, "co_partitioned_union", union)
+    monkeypatch.setattr(co_partitioned, "co_partitioned_union", union)
     monkeypatch.setattr(RDD, "checkpoint", lambda _rdd: None)
     monkeypatch.setattr(RDD, "isCheckpointed", lambda _rdd: False)
     return merged

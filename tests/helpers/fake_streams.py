@@ -12,10 +12,10 @@ import pytest
 from pyspark import RDD
 from tests.helpers.fake_graph import FakeContext, FakeInput, FakeRDD, fake_shuffle
 
-from penstock.graph import per_batch, stateful
+from penstock.graph import per_batch
 from penstock.graph.dstream import DStream
 from penstock.spi import node_of
-from penstock_state import tree_windows
+from penstock_state import co_partitioned
 from penstock_state.state_store import StateStore
 
 
@@ -62,8 +62,7 @@ def tables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         united = zip(*(rdd.partitions for rdd in rdds), strict=True)
         return FakeRDD([list(itertools.chain(*partitions)) for partitions in united])
 
-    for module in (stateful, tree_windows):
-        monkeypatch.setattr(module, "co_partitioned_union", union)
+    monkeypatch.setattr(co_partitioned, "co_partitioned_union", union)
     monkeypatch.setattr(RDD, "checkpoint", lambda _rdd: None)
     monkeypatch.setattr(RDD, "isCheckpointed", lambda _rdd: False)
     of = StateStore.of

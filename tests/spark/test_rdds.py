@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
 from tests.helpers.fake_graph import FakeRDD
 
 from penstock.spark import rdds
-from penstock.spark.rdds import LocatedPartition, PlaceholderRdds, co_partitioned_union, num_partitions
+from penstock.spark.rdds import LocatedPartition, PlaceholderRdds, num_partitions
 
 
 def test_batches_with_the_same_locations_share_an_rdd_while_it_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,11 +43,3 @@ def test_number_of_partitions_of_a_missing_input_is_unknown(monkeypatch: pytest.
 
     monkeypatch.setattr(FakeRDD, "getNumPartitions", fail)
     assert num_partitions(rdd) is None
-
-
-def test_rdds_of_different_partitioners_are_not_united() -> None:
-    sc: Any = MagicMock()
-    sc._gateway.new_array.return_value = [None, None]
-    sc._jsc.union.return_value.getNumPartitions.return_value = 4
-    with pytest.raises(ValueError, match="the 2 RDDs do not have the same partitioner into 2 partitions"):
-        co_partitioned_union(sc, [FakeRDD([[], []]), FakeRDD([[], []])], 2)

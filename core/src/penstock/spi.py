@@ -107,7 +107,7 @@ if TYPE_CHECKING:
     from penstock.runtime.threads import EngineThread as EngineThread
     from penstock.spark.failure import reason as reason
     from penstock.spark.local_properties import operation_of_tags as operation_of_tags
-    from penstock.spark.rdds import co_partitioned_union as co_partitioned_union, known_partitions as known_partitions
+    from penstock.spark.rdds import known_partitions as known_partitions
     from penstock.spark.spark_conf import (
         conf_here as conf_here,
         read_properties as read_properties,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pyspark import RDD
@@ -17,8 +17,7 @@ from pyspark.core.rdd import portable_hash
 from penstock.graph.arguments import require_num_partitions
 from penstock.graph.node import Node
 from penstock.spark.rdd_files import checkpoint_file
-from penstock.spark.rdds import as_rdd, checkpointed_state, co_partitioned_union
-from penstock.worker.functions import PartitionFunction
+from penstock.spark.rdds import as_rdd, checkpointed_state
 from penstock.worker.fused import CHECK_PAIRS, FusedChain
 
 # The shortest default checkpoint interval (as in Spark).
@@ -101,26 +100,10 @@ class StatefulDStream(Node):
         if path is not None:
             self._files[time_ms] = path
 
-    def newest_before(self, time_ms: int) -> RDD[Any] | None:
-        """The state after the last batch before a time; an older one if ticks were skipped."""
-        newest_ms = max((time for time in self._generated if time < time_ms), default=None)
-        return None if newest_ms is None else self._generated[newest_ms]
-
-    def needed_since_ms(self, time_ms: int) -> int:
-        """The oldest batch time whose state pending batches, recomputed partitions or a recovered run may read."""
-        needed_ms = min([time_ms - self.remember_ms, *self._generated])
-        recoverable_ms = self.graph.runtime.recoverable_ms()
-        return needed_ms if recoverable_ms is None else min(needed_ms, recoverable_ms)
-
     def partitioned(self, pairs: RDD[Any] | Iterable[Any]) -> RDD[Any]:
         """Check that records of the program are pairs, and partition them like the state."""
         checked = as_rdd(self._sc, pairs).mapPartitionsWithIndex(FusedChain((CHECK_PAIRS,)), True)
         return checked.partitionBy(self.num_partitions, self.partition_function)
-
-    def merged(self, rdds: Sequence[RDD[Any]], merge: PartitionFunction) -> RDD[Any]:
-        """Apply a function to the partitions of the same number of RDDs that are partitioned like the state."""
-        union = co_partitioned_union(self._sc, rdds, self.num_partitions)
-        return union.mapPartitionsWithIndex(merge, True)
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
         if any(time > time_ms for time in self._generated):

@@ -1,4 +1,4 @@
-"""RDDs that PySpark cannot create: with preferred locations, and co-partitioned ones."""
+"""RDDs that PySpark cannot create: with preferred locations, or with the partitions of saved ones."""
 
 from __future__ import annotations
 
@@ -175,23 +175,6 @@ def _placed(chunks: RDD[bytes], num_partitions: int, partition_function: Callabl
     jvm: Any = chunks.ctx._jvm
     pairs = jvm.PairwiseRDD(bypassing._jrdd.rdd()).asJavaPairRDD()
     return jvm.PythonRDD.valueOfPair(pairs.partitionBy(jvm.PythonPartitioner(num_partitions, id(partition_function))))
-
-
-def co_partitioned_union(sc: SparkContext, rdds: Sequence[RDD[Any]], num_partitions: int) -> RDD[Any]:
-    """Concatenate partitions with the same number, in the order of the RDDs, which must have the same partitioner."""
-    if len(rdds) == 1:
-        return rdds[0]
-    gateway: Any = sc._gateway
-    jvm: Any = sc._jvm
-    java_rdds = gateway.new_array(jvm.org.apache.spark.api.java.JavaRDD, len(rdds))
-    for number, rdd in enumerate(rdds):
-        java_rdds[number] = rdd._jrdd
-    union = sc._jsc.union(java_rdds)
-    # With different partitioners Spark appends the partitions, and a key would be in several of them.
-    if union.getNumPartitions() != num_partitions:
-        raise ValueError(f"the {len(rdds)} RDDs do not have the same partitioner into {num_partitions} partitions")
-    # The serializers' batch sizes may differ, but all elements are pickled lists of records.
-    return RDD(union, sc, BatchedSerializer(CPickleSerializer()))
 
 
 def checkpointed_state(

@@ -12,6 +12,7 @@ from pyspark import RDD, Accumulator, SparkContext
 
 from penstock import DStream
 from penstock.spi import MapWithStateDStream, Node, StatefulDStream, StateOptions, node_of
+from penstock_state.co_partitioned import merged
 from penstock_state.partition_errors import MergeReported, PartitionErrors, Reported
 from penstock_state.state_pairs import to_state_pairs
 from penstock_state.state_tasks import (
@@ -85,16 +86,20 @@ class KeyedStateDStream(StatefulDStream):
         states, new = self._newest(time_ms), self._parent.get_or_compute(time_ms)
         # A batch without an RDD has no new values.
         pairs = self.partitioned(self._sc.emptyRDD() if new is None else new)
-        return self.merged([pairs] if states is None else [states, pairs], self.update_function(time_ms))
+        rdds = [pairs] if states is None else [states, pairs]
+        return merged(self._sc, rdds, self.num_partitions, self.update_function(time_ms))
 
     def update_function(self, time_ms: int) -> UpdateState | MapWithState:
         """The partition function from the previous states and the new pairs of a batch to the new states."""
         raise TypeError(f"{type(self).__name__} must override update_function")
 
     def _newest(self, time_ms: int) -> RDD[Any] | None:
-        newest = self.newest_before(time_ms)
-        if newest is not None or self._options.initial is None:
-            return newest
+        """The state after the last batch, or after an older one if ticks were skipped; else the initial state."""
+        newest_ms = max((time for time in self._generated if time < time_ms), default=None)
+        if newest_ms is not None:
+            return self._generated[newest_ms]
+        if self._options.initial is None:
+            return None
         initial = self.partitioned(self._options.initial)
         return initial.mapPartitionsWithIndex(partial(to_state_pairs, time_ms), True)
 
@@ -137,10 +142,16 @@ class InternalMapWithStateDStream(KeyedStateDStream):
             time_ms,
             self._options.timeout_ms,
             self.home,
-            self.needed_since_ms(time_ms),
+            self._needed_since_ms(time_ms),
             self._errors.reported,
             time=self.datetime_of(time_ms) if self._options.takes_time else None,
         )
+
+    def _needed_since_ms(self, time_ms: int) -> int:
+        """The oldest batch time whose state pending batches, recomputed partitions or a recovered run may read."""
+        needed_ms = min([time_ms - self.remember_ms, *self._generated])
+        recoverable_ms = self.graph.runtime.recoverable_ms()
+        return needed_ms if recoverable_ms is None else min(needed_ms, recoverable_ms)
 
 
 def updated_stream(stream: DStream[Any], options: StateOptions) -> DStream[Any]:

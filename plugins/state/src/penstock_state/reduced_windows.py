@@ -10,6 +10,7 @@ from pyspark import RDD
 
 from penstock import DStream
 from penstock.spi import Node, ShuffledDStream, StatefulDStream, WindowOptions, node_of
+from penstock_state.co_partitioned import merged
 from penstock_state.state_pairs import SlideWindow, from_state_pairs, to_state_pairs
 from penstock_state.state_view import StateView
 from penstock_state.tree_windows import TreeWindowDStream
@@ -69,7 +70,7 @@ class ReducedWindowedDStream(StatefulDStream):
         slide = SlideWindow(
             time_ms, begin_ms, combiner.mergeCombiners, self._inverse, self._keep_pair, combiner.memory_limit_mb
         )
-        return self.merged(rdds, slide)
+        return merged(self._sc, rdds, self.num_partitions, slide)
 
     def _previous(self, time_ms: int) -> RDD[Any] | None:
         """The window that a window is computed from; ``None`` if it is reduced from its panes."""

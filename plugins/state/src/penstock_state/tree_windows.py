@@ -7,7 +7,8 @@ from typing import Any
 
 from pyspark import RDD
 
-from penstock.spi import Node, ShuffledDStream, WindowOptions, co_partitioned_union
+from penstock.spi import Node, ShuffledDStream, WindowOptions
+from penstock_state.co_partitioned import merged
 from penstock_state.state_pairs import merged_by_key
 
 
@@ -73,10 +74,9 @@ class TreeWindowDStream(Node):
         present = [part for part in parts if part is not None]
         if len(present) <= 1:
             return present[0] if present else None
-        union = co_partitioned_union(self._sc, present, self._panes.num_partitions)
         combiner = self._panes.combiner
         merge = partial(merged_by_key, combiner.mergeCombiners, combiner.memory_limit_mb)
-        return union.mapPartitionsWithIndex(merge, True)
+        return merged(self._sc, present, self._panes.num_partitions, merge)
 
 
 def cover(begin: int, end: int) -> list[tuple[int, int]]:

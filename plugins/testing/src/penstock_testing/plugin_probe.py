@@ -36,7 +36,7 @@ _NEEDS_SPARK = {
     *("StreamingContext", "BatchInput", "BlocksInput", "DStreamGraph", "ForEachDStream", "InputDStream", "Node"),
     *("known_partitions", "node_of", "reason", "MapWithStateDStream", "StateOptions", "StatefulDStream"),
     *("MapPartitionsDStream", "ShuffledDStream", "WindowOptions", "MISSING", "merge_by_key"),
-    *("operation_of_tags", "co_partitioned_union"),
+    "operation_of_tags",
 }
 
 

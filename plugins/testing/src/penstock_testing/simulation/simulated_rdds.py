@@ -198,7 +198,7 @@ def shuffled(chunks: SimulatedRDD, num_partitions: int) -> SimulatedRDD:
 
 
 def co_partitioned_union(sc: SimulatedSparkContext, rdds: Sequence[SimulatedRDD], num_partitions: int) -> SimulatedRDD:
-    """As ``penstock.spark.rdds.co_partitioned_union``."""
+    """As ``penstock_state.co_partitioned.co_partitioned_union``."""
     if len(rdds) == 1:
         return rdds[0]
     partitioner = rdds[0].partitioner

@@ -103,7 +103,7 @@ def substituted(twins: Twins, network: SimulatedNetwork, cluster: SimulatedClust
         "penstock.spark.rdds:BlocksRDD": rdds.SimulatedBlocksRDD,
         "penstock.spark.rdds:located_rdd": rdds.located_rdd,
         "penstock.spark.rdds:shuffled": rdds.shuffled,
-        "penstock.spark.rdds:co_partitioned_union": rdds.co_partitioned_union,
+        "penstock_state.co_partitioned:co_partitioned_union": rdds.co_partitioned_union,
         "penstock.spark.rdds:checkpointed_state": rdds.checkpointed_state,
         "penstock.spark.rdds:remember_classes": _nothing,
         "penstock.spark.cluster:running_task": lambda _sc, _group: None,
