@@ -5,7 +5,7 @@ there, pip installs distributions of this repository, make has the target. The c
 home, blocks of ``SCRIPTS`` run as a whole; ``NOT_RUN`` has all others, with the reason.
 ``python`` runs: with the SparkContext of the tests where it needs one (see ``spark_blocks``), with the names of the
 blocks before it on its page and of the page's prelude. ``properties``: Penstock knows each key and nothing ignores
-it; the same for the configuration in ``yaml`` and after ``--conf``. ``yaml``, ``json``, ``toml``, ``ini`` and
+it; the same for the configuration after ``--conf``. ``yaml``, ``json``, ``toml``, ``ini`` and
 ``dockerfile`` are parsed. ``text``, ``mermaid`` and ``markdown`` are shown only.
 
 A page whose blocks belong together, as those of a tutorial, has a test of its own in ``OWN_TESTS``. A block that cannot
@@ -36,12 +36,9 @@ from benchmarks.rows import make_rows
 from tests.docs.pages import PAGES, ROOT, Block, all_blocks, blocks
 from tests.docs.spark_blocks import NEEDS_SPARK, SparkBlocks, line_server
 from tests.examples.test_plugin import install
+from tests.helpers.effective_keys import check_configuration
 from tests.helpers.forked import run_module
 
-from penstock.conf import Settings
-from penstock.conf_warnings import keys_without_effect
-from penstock.plugins.discovery import Plugins
-from penstock.runtime.log import components
 from penstock_cli.command import penstock
 
 if TYPE_CHECKING:
@@ -101,6 +98,7 @@ NOT_RUN = {
     "$home/bin/spark-class": "needs several hosts: tests/helpers/standalone.py starts a cluster in the same way",
     "export": "for the command after it",
     "exec /usr/bin/python3.11": "needs Hadoop",
+    "kubectl": "needs a cluster: tests/deploy/test_manifests.py validates the files",
     "spark-submit": "needs a cluster: tests/faults/clusters/test_cluster.py",
     "while": "runs until Ctrl-C",
 }
@@ -167,33 +165,6 @@ def test_every_key_of_a_configuration_has_an_effect(block: Block) -> None:
     pairs = dict(re.split(r"\s*=\s*|\s+", line.strip(), maxsplit=1) for line in lines)
     assert pairs
     check_configuration(pairs, block.place)
-
-
-def configured(data: Any) -> Iterator[tuple[str, str]]:
-    """The configuration in a manifest: entries whose key is Spark's, and arguments ``--conf=key=value``."""
-    if isinstance(data, list):
-        for each in data:
-            yield from configured(each)
-    elif isinstance(data, dict):
-        yield from ((key, str(value)) for key, value in data.items() if str(key).startswith("spark."))
-        yield from configured([value for key, value in data.items() if not str(key).startswith("spark.")])
-    elif str(data).startswith("--conf="):
-        key, _, value = data.removeprefix("--conf=").partition("=")
-        yield key, value
-
-
-def test_every_key_of_a_manifest_has_an_effect() -> None:
-    manifests = {block.place: dict(configured(list(yaml.safe_load_all(block.text)))) for block in runnable("yaml")}
-    assert sorted(map(bool, manifests.values()))[-2:] == [True, True]
-    for place, pairs in manifests.items():
-        check_configuration(pairs, place)
-
-
-def check_configuration(pairs: dict[str, str], place: str) -> None:
-    options = Plugins().known_options() | {"spark.penstock.log.level.": components()}
-    found = keys_without_effect(Settings.parse(pairs), options)
-    # A fragment may choose an estimator and leave the rest to its page, which may also have a plugin of its own.
-    assert [each for each in found if not re.match("rate control is off|no installed plugin", each.reason)] == [], place
 
 
 # -- shell --

@@ -102,6 +102,19 @@ def test_fixed_token_is_in_no_address(
     assert "topsecret" not in context.ui_url + context.batch_page + caplog.text
 
 
+def test_variable_of_the_driver_has_the_token_unless_the_configuration_has(
+    started: Callable[..., FakeListenerContext], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for value in ("of-kubernetes", "none"):
+        monkeypatch.setenv("PENSTOCK_UI_TOKEN", value)
+        context = started()
+        assert value not in context.ui_url
+        assert status(context.ui_url + APPLICATIONS) == 401
+        assert status(context.ui_url + APPLICATIONS, {"Authorization": f"Bearer {value}"}) == 200
+    assert status(started(token="other").ui_url + APPLICATIONS, {"Authorization": "Bearer other"}) == 200
+    assert status(started(token="none").ui_url + APPLICATIONS) == 200
+
+
 def test_generated_token_is_logged_once_in_the_address_for_the_operator(
     started: Callable[..., FakeListenerContext], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -32,11 +32,12 @@ class Token:
     is_generated: bool = False
 
     @classmethod
-    def of(cls, option: str) -> Self:
-        """The token that an option asks for: a generated one if it is empty, none for ``none``."""
+    def of(cls, option: str, variable: str = "") -> Self:
+        """The token for an option: none for ``none``; for an empty one the variable's, or a generated one."""
         if option == NO_TOKEN:
             return cls()
-        return cls(option) if option else cls(secrets.token_urlsafe(32), is_generated=True)
+        fixed = option or variable
+        return cls(fixed) if fixed else cls(secrets.token_urlsafe(32), is_generated=True)
 
 
 @frozen

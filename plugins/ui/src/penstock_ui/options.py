@@ -40,8 +40,8 @@ class UIOptions:
         default="",
         repr=False,
         metadata={
-            "help": "Secret that every request must carry. Empty: generated for each run, part of `ssc.uiWebUrl`. "
-            "`none`: no token, on loopback only."
+            "help": "Secret that every request must carry. Empty: the variable `PENSTOCK_UI_TOKEN` of the driver; "
+            "without it one that is generated for each run, part of `ssc.uiWebUrl`. `none`: no token, on loopback only."
         },
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -56,7 +57,8 @@ def monitors(context: ListenerContext) -> list[Monitor]:
 
 def _serve(context: ListenerContext, monitor: Monitor, options: UIOptions) -> None:
     retries = context.configuration.get("spark.port.maxRetries", str(_DEFAULT_RETRIES))
-    token = Token.of(options.token)
+    # A secret of the environment, such as one of Kubernetes, is in no configuration.
+    token = Token.of(options.token, os.environ.get("PENSTOCK_UI_TOKEN", ""))
     server = UIServer(
         monitor,
         options.host,
