@@ -16,7 +16,7 @@ import pyarrow as pa
 from attrs import evolve, frozen
 from pyspark import RDD
 
-from penstock import ArrowInput, SchemaError
+from penstock import ArrowInput, ConfigurationError, SchemaError
 from penstock.spi import (
     BatchInput,
     BlocksInput,
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from penstock import ArrowReader
 
 log = get_logger("frames")
+
+# Parts of Spark's error conditions for names that exist outside of a plan.
+_MAY_EXIST_LATER = ("TABLE_OR_VIEW_NOT_FOUND", "UNRESOLVED_ROUTINE")
 
 T = TypeVar("T")
 
@@ -90,9 +93,32 @@ class DataFrameDStream(Node):
     def __init__(self, parents: Sequence[Node]) -> None:
         super().__init__(parents[0].graph, parents)
         self._frames: dict[int, BatchFrame] = {}
+        #: An empty DataFrame with the stream's columns; ``None`` until the start, or while they are unknown.
+        self.columns: DataFrame | None = None
 
     def program_state(self) -> dict[str, Any]:
-        return {**super().program_state(), "_frames": {}}
+        return {**super().program_state(), "_frames": {}, "columns": None}
+
+    def validate(self) -> None:
+        """Analyze the stream's plan, so that a wrong column fails the start instead of each batch.
+
+        Raises:
+            ConfigurationError: Spark refuses the plan; names the line of the program.
+        """
+        from pyspark.errors import AnalysisException
+
+        super().validate()
+        try:
+            self.columns = self.analyzed()
+        except AnalysisException as error:
+            # The program may define tables, views and functions after the start.
+            if not any(missing in (error.getCondition() or "") for missing in _MAY_EXIST_LATER):
+                reason, *_plan = str(error).strip().splitlines() or [type(error).__name__]
+                raise ConfigurationError(f"{self.call_site.short}: {reason}") from error
+
+    def analyzed(self) -> DataFrame | None:
+        """An empty DataFrame with the stream's columns; ``None`` while they are unknown. Runs no job."""
+        return None
 
     def compute(self, time_ms: int) -> None:
         # The batches are not RDDs.
@@ -151,6 +177,10 @@ class ToDataFrameDStream(DataFrameDStream):
         self._lock = threading.Lock()
         self._inferred: FrameSchema | None = None
 
+    def analyzed(self) -> DataFrame | None:
+        schema = self._declared or self._stored_schema(self._parent.known_schema)
+        return None if schema is None else BatchFrames.of(self.graph).united((), schema.struct)
+
     def make_frame(self, time_ms: int) -> BatchFrame | None:
         inputs = self._parent.batch_inputs(time_ms)
         return None if inputs is None else Lazy(partial(self._frame_of, inputs))
@@ -181,11 +211,15 @@ class ToDataFrameDStream(DataFrameDStream):
                 if stored is None:
                     schemas = (batch_input.schema() for batch_input in columns)
                     stored = next((schema for schema in schemas if schema is not None), None)
-                if stored is not None and is_pickled(stored):
-                    raise SchemaError(self._undeclared("of several types, or of one that Arrow lacks"))
-                if stored is not None:
-                    self._inferred = FrameSchema(from_arrow(spark_schema(stored)), is_declared=False)
+                self._inferred = self._stored_schema(stored)
             return self._inferred
+
+    def _stored_schema(self, stored: pa.Schema | None) -> FrameSchema | None:
+        if stored is None:
+            return None
+        if is_pickled(stored):
+            raise SchemaError(self._undeclared("of several types, or of one that Arrow lacks"))
+        return FrameSchema(from_arrow(spark_schema(stored)), is_declared=False)
 
     def _undeclared(self, what: str) -> str:
         return undeclared(self._parent.call_site.short, what)
@@ -245,12 +279,21 @@ class TransformedDataFrameDStream(DataFrameDStream):
     Args:
         parents: at least one stream.
         function: called with the DataFrame of each parent.
+        is_plan: whether it only extends the plan of its arguments, so that calling it at the start has no effect.
     """
 
-    def __init__(self, parents: Sequence[DataFrameDStream], function: Callable[..., Any]) -> None:
+    def __init__(
+        self, parents: Sequence[DataFrameDStream], function: Callable[..., Any], *, is_plan: bool = True
+    ) -> None:
         super().__init__(parents)
         self._parents = tuple(parents)
         self._function = function
+        self._is_plan = is_plan
+
+    def analyzed(self) -> DataFrame | None:
+        columns = [parent.columns for parent in self._parents]
+        is_known = self._is_plan and None not in columns
+        return self._function(*columns) if is_known else None
 
     def make_frame(self, time_ms: int) -> BatchFrame | None:
         frames = [parent.frame(time_ms) for parent in self._parents]

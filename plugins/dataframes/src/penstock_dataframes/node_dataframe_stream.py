@@ -40,6 +40,15 @@ class NodeDataFrameStream(DataFrameStream):
         self._node = node
         self._ssc = ssc
 
+    def __repr__(self) -> str:
+        columns = self._node.columns
+        text = (
+            "columns known after the start"
+            if columns is None
+            else ", ".join(f"{name}: {type_name}" for name, type_name in columns.dtypes)
+        )
+        return f"<DataFrameStream {self._node.call_site.short}: {text}>"
+
     @classmethod
     def of_records(cls, stream: DStream[Any], schema: DataType | str | None) -> NodeDataFrameStream:
         """The batches of a stream of records; see ``DStream.toDF``."""
@@ -92,7 +101,7 @@ class NodeDataFrameStream(DataFrameStream):
                 "join takes a DataFrame, a function that returns one, or another stream of DataFrames, "
                 f"not {type(other).__name__}{hint}"
             )
-        return self.derive(_JoinStatic(other, on, how))
+        return self.derive(_JoinStatic(other, on, how), is_plan=isinstance(other, DataFrame))
 
     def sql(self, query: str) -> DataFrameStream:
         if not isinstance(query, str):
@@ -100,7 +109,7 @@ class NodeDataFrameStream(DataFrameStream):
         return self.derive(_Query(query))
 
     def transform(self, func: Callable[[DataFrame], DataFrame]) -> DataFrameStream:
-        return self.derive(_require_callable(func))
+        return self.derive(_require_callable(func), is_plan=False)
 
     # -- output operations --
 
@@ -125,9 +134,10 @@ class NodeDataFrameStream(DataFrameStream):
             _require_column(method, column)
         return self.derive(_Call(method, arguments))
 
-    def derive(self, function: Callable[..., Any], *others: DataFrameDStream) -> DataFrameStream:
+    def derive(self, function: Callable[..., Any], *others: DataFrameDStream, is_plan: bool = True) -> DataFrameStream:
         """The stream of a function's results for the batches of this stream and of other nodes."""
-        return NodeDataFrameStream(TransformedDataFrameDStream((self._node, *others), function), self._ssc)
+        node = TransformedDataFrameDStream((self._node, *others), function, is_plan=is_plan)
+        return NodeDataFrameStream(node, self._ssc)
 
 
 class NodeGroupedDataFrameStream(GroupedDataFrameStream):

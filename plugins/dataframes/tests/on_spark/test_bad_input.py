@@ -14,7 +14,7 @@ from tests.helpers.engine_parts import LocatedPartition, PartitionBounds, batch_
 from tests.helpers.frame_programs import Run
 from tests.helpers.stored_blocks import StoredBlocks
 
-from penstock import DStream, StreamingContext
+from penstock import ConfigurationError, DataFrameStream, DStream, StreamingContext
 from penstock.spi import node_of
 
 pytestmark = pytest.mark.spark
@@ -169,3 +169,31 @@ def test_a_table_is_printed(run: Run, capsys: pytest.CaptureFixture[str]) -> Non
     printed = capsys.readouterr().out
     assert "|value|\n+-----+\n|    a|\n+-----+\nonly showing top 1 row" in printed
     assert printed.startswith("-" * 43 + "\nTime: ")
+
+
+def test_a_plan_that_spark_refuses_fails_the_start_and_names_the_line(run: Run) -> None:
+    def program(_ssc: StreamingContext, lines: DStream[Any]) -> None:
+        lines.toDF("value string").select("value").where("wrod = 'a'").pprint()
+
+    with pytest.raises(ConfigurationError, match=r"^where at test_bad_input\.py:\d+: \[UNRESOLVED_COLUMN.*wrod"):
+        run(program, [], num_batches=0)
+
+
+def test_plans_over_names_that_may_exist_later_and_foreign_functions_are_not_analyzed_at_the_start(run: Run) -> None:
+    streams: list[DataFrameStream] = []
+    called: list[Any] = []
+
+    def note(df: Any) -> Any:
+        called.append(df)
+        return df
+
+    def program(_ssc: StreamingContext, lines: DStream[Any]) -> None:
+        frame = lines.toDF("value string")
+        streams.extend((frame, frame.sql("SELECT * FROM batch JOIN created_later USING (value)"), lines.toDF()))
+        for stream in streams:
+            stream.transform(note).selectExpr("created_later(value)").pprint()
+
+    run(program, [], num_batches=0)
+    assert repr(streams[0]).endswith(": value: string>")
+    assert [repr(stream).endswith(": columns known after the start>") for stream in streams] == [False, True, True]
+    assert called == []
