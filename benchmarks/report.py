@@ -37,8 +37,8 @@ make bench ARGS="latency --point 0.1 --engine penstock --engine pyspark"
 make bench ARGS="wordcount --quick"
 ```
 
-The first command shows the rows and engines. `headlines` measures the README's figures in half an hour, and all rows
-take hours. A quick run shows only that everything works. Figures go to `build/benchmarks`. With
+The first command shows the rows and engines. `headlines` measures the README's figures in half an hour; all rows take
+hours. A quick run shows only that everything works. Figures go to `build/benchmarks`. With
 `--results docs/benchmarks` they replace those of this page; the files there also have the metrics, rounds and seeds
 that the tables leave out."""
 
@@ -118,7 +118,7 @@ def _by_engine(row: Row, outcomes: Sequence[Outcome]) -> list[str]:
         for outcome, cell in zip(outcomes, cells, strict=True):
             ratio = _ratio(outcome, OURS[0], cell, metric) if cell and metric in cell.medians else None
             figure = _number(cell.medians[metric]) if cell and metric in cell.medians else "-"
-            figures.append(f"{figure} ({_spread(ratio)})" if ratio else figure)
+            figures.append(f"{figure} ({_in_table(ratio)})" if ratio else figure)
         lines.append(_line([ENGINES[name].title, *figures]))
     return lines
 
@@ -137,7 +137,7 @@ def _by_size(row: Row, outcomes: Sequence[Outcome], compared: Sequence[str]) -> 
         if not cell.medians:
             continue
         figures = [_number(cell.medians[name]) if name in cell.medians else "-" for name in metrics]
-        against = [_spread(_ratio(outcome, name, cell, row.metrics[0])) for name in ours]
+        against = [_in_table(_ratio(outcome, name, cell, row.metrics[0])) for name in ours]
         lines.append(_line([*([f"{cell.x:,g}"] if row.axis else []), ENGINES[cell.engine].title, *figures, *against]))
     return lines if any(cell.medians for _, cell in cells) else []
 
@@ -300,7 +300,7 @@ def _rounds(row: Row, outcomes: Sequence[Outcome]) -> str:
         f"{rounds} round{'s' if rounds > 1 else ''}{_at(row, xs) if len(points) > 1 else ''}"
         for rounds, xs in points.items()
     ]
-    return f"**{'; '.join(said)}**" + (", and one round shows no spread." if 1 in points else ".")
+    return f"**{'; '.join(said)}**" + (", without a spread." if 1 in points else ".")
 
 
 def _long_runs(runs: Sequence[Run], plots_folder: Path) -> Iterator[str]:
@@ -362,6 +362,10 @@ def _spread(spread: Spread | None) -> str:
     if spread.num_rounds == 1:
         return f"{_number(spread.median)} x"
     return f"{_number(spread.median)} x ({_number(spread.least)}-{_number(spread.most)})"
+
+
+def _in_table(spread: Spread | None) -> str:
+    return _spread(spread).replace(" x", "")
 
 
 def _wording(goal: Goal, row: Row) -> str:

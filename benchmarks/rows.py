@@ -176,7 +176,7 @@ def _drains(cores: int, is_quick: bool) -> list[Row]:
         "cpu_us_per_record",
         "memory_mb",
     )
-    drained = "{lines:,} lines of 100 bytes through one socket, as fast as they are taken; batches of 1 s. ".format
+    drained = "{lines:,} lines of 100 bytes through one socket at full speed; batches of 1 s. ".format
     warm = [
         Row(
             f"{work}-warm",
@@ -410,7 +410,7 @@ def _sizes(cores: int, is_quick: bool) -> list[Row]:
         Row(
             "receivers",
             "Several receivers",
-            f"{4_000_000 // shrink:,} lines of 100 bytes through as many sockets, as fast as they are taken; counted.",
+            f"{4_000_000 // shrink:,} lines of 100 bytes through as many sockets at full speed; counted.",
             "count",
             _DSTREAM_ENGINES,
             tuple(_drain(cores, 4_000_000 // shrink, receivers=n, x=n) for n in ((4,) if is_quick else (1, 4))),
@@ -421,7 +421,7 @@ def _sizes(cores: int, is_quick: bool) -> list[Row]:
         Row(
             "record-size",
             "Size of the records",
-            "Lines of about this size through one socket, as fast as they are taken; counted.",
+            "Lines of about this size through one socket at full speed; counted.",
             "count",
             ("penstock", "pyspark", "pyspark-unix", "structured-python", "bytewax", "bare-python"),
             tuple(_drain(cores, lines // shrink, size, x=size) for size, lines in records),
@@ -442,7 +442,7 @@ def _sizes(cores: int, is_quick: bool) -> list[Row]:
         Row(
             "memory",
             "Memory over the amount of data",
-            "This many lines of 100 bytes through one socket, as fast as they are taken; counted. Flat is good.",
+            "This many lines of 100 bytes through one socket at full speed; counted. Flat is good.",
             "count",
             ("penstock", "pyspark", "structured-python", "bytewax"),
             tuple(_drain(cores, lines // shrink, x=lines // shrink) for lines in amounts),

@@ -246,7 +246,7 @@ def test_only_penstocks_failures_and_wrong_answers_count() -> None:
 def test_table_has_figures_ratios_and_the_reason_where_there_are_none() -> None:
     cells = [cell("penstock", 4e6, 6e6), cell("pyspark", 1e6, 1e6), Cell("bytewax", 0.0, ({},), "not installed")]
     text = table(ROWS["count"], [outcome(*cells)])
-    assert "| `pyspark.streaming` | 1,000,000 | 5.00 x (4.00-6.00) |" in text
+    assert "| `pyspark.streaming` | 1,000,000 | 5.00 (4.00-6.00) |" in text
     assert "| Penstock | 5,000,000 | - |" in text
     assert "- Bytewax: not available: not installed." in text
     assert "- Not run: Penstock, DataFrames; `pyspark.streaming`, Unix sockets; " in text
@@ -300,7 +300,7 @@ def test_page_has_what_was_run_and_names_what_was_not(
         in page
     )
     assert "at batch interval 1 ≤ 1.1 x bare Spark job | 1.04 x (1.00-1.07) | 2 | yes | - |" in page
-    assert "**2 rounds at 1; 1 round at 0.2**, and one round shows no spread." in page
+    assert "**2 rounds at 1; 1 round at 0.2**, without a spread." in page
     assert "≥ 0.8 x bare Python loop | - | - | not measured | - |" in page
     assert "- Receive only: `make bench ARGS=receive`" in page
     assert "**120 batches under the manual clock, in 2 minutes: 0 failed**" in page
