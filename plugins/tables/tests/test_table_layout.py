@@ -18,7 +18,7 @@ from penstock_tables import TableSchemaError
 from penstock_tables.delta_table import DeltaTableSettings
 from penstock_tables.file_table import FileTableSettings
 from penstock_tables.iceberg_table import IcebergTableSettings
-from penstock_tables.partition_writer import PartitionWriter
+from penstock_tables.partition_writer import PartitionWriter, located
 from penstock_tables.table import Table
 
 DAYS = pa.schema([("day", pa.date32()), ("shop", pa.string()), ("n", pa.int64())])
@@ -156,6 +156,80 @@ def test_an_interrupted_attempt_leaves_nothing_beside_the_batch(tmp_path: Path) 
     (manifest,) = (tmp_path / "table" / "_penstock" / "manifests").glob("*/*/*.json")
     listed = [tmp_path / "table" / file["path"] for file in json.loads(manifest.read_text())["files"]]
     assert sorted((tmp_path / "table").glob("batch=*/*")) == sorted(listed)
+
+
+class Killed(BaseException):
+    """The process ends."""
+
+
+def test_a_commit_that_an_older_run_did_not_finish_is_finished_by_a_fresh_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = Kind("files", tmp_path)
+
+    def killed(*_arguments: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        # After the manifest and before the rename.
+        patched.setattr("penstock_tables.file_table.OpenFileTable._complete", killed)
+        with pytest.raises(Killed):
+            output(kind.table).write(batch(0), SCHEMA, task(records(0)))
+    assert kind.rows() == []
+    output(kind.table).write(batch(1, run="run-2"), SCHEMA, task(records(1)))
+    assert kind.rows() == as_rows(0, 1)
+
+
+def test_attempts_of_refused_runs_are_deleted(tmp_path: Path) -> None:
+    kind = Kind("files", tmp_path)
+
+    def killed(writer: PartitionWriter) -> list[str]:
+        task(records(1))(writer)
+        raise Killed
+
+    output(kind.table).write(batch(0), SCHEMA, task(records(0)))
+    with pytest.raises(Killed):
+        output(kind.table).write(batch(1), SCHEMA, killed)
+    fresh = output(kind.table)
+    # With its first commit it becomes the newest writer.
+    for number in (2, 3):
+        fresh.write(batch(number, run="run-2"), SCHEMA, task(records(number)))
+    assert list((tmp_path / "files" / "_penstock" / "staged").iterdir()) == []
+    assert kind.rows() == as_rows(0, 2, 3)
+
+
+def test_the_run_of_a_number_is_read_again_after_its_store_was_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = Kind("files", tmp_path)
+    writes = output(kind.table)
+    writes.write(batch(0), SCHEMA, task(records(0)))
+    monkeypatch.setattr("penstock_tables.file_table._runs_read", {})
+    runs = tmp_path / "files" / "_penstock" / "runs" / "000001"
+    saved = runs.read_bytes()
+    system, path = located(str(tmp_path / "files"))
+
+    class Away:
+        """The store goes away between a look at the folder and the file."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(system, name)
+
+        def get_file_info(self, selector: object) -> object:
+            found = system.get_file_info(selector)
+            runs.unlink(missing_ok=True)
+            return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock_tables.file_table.located", lambda _location: (Away(), path))
+        opened = kind.table.open(None)
+    with pytest.raises(FileNotFoundError, match="is its store mounted"):
+        opened.standing(batch(1))
+    runs.write_bytes(saved)
+    writes.write(batch(1), SCHEMA, task(records(1)))
+    assert sorted(path.name for path in (tmp_path / "files").glob("batch=*")) == [
+        f"batch={batch(number).time_ms}" for number in (0, 1)
+    ]
 
 
 def test_small_arrow_batches_become_one_row_group(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 ``_penstock/manifests`` lists the batches, ``_penstock/staged`` has a folder for each attempt in progress. The manifest
 is created first, by one of several drivers; then the attempt's folder is renamed. A batch that was interrupted in
-between is completed when it runs again. Object stores cannot rename a folder: there the files are written in their
-final location, and only the manifest says what is complete.
+between is completed when it runs again, or by the next run. Object stores cannot rename a folder: there the files are
+written in their final location, and only the manifest says what is complete.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ _WRITER, _SCHEMA = "_penstock/writer.json", "_penstock/schema.arrow"
 _RUN = re.compile(r"\d{6}")
 # The folder of an attempt at a batch, as parts of its path.
 _ATTEMPT = (*_STAGED.split("/"), "<attempt>")
+_ATTEMPT_NAME = re.compile(r"(?P<time_ms>\d+)-(?P<run>.+)-[0-9a-f]{8}")
 # The run of a number, by location and number: it never changes.
 _runs_read: dict[tuple[str, str], str] = {}
 # Manifests of a folder: a folder per batch would be as slow to list as one with all of them.
@@ -91,12 +92,13 @@ class OpenFileTable(OpenTable):
     def standing(self, batch: BatchId) -> Standing:
         self._check_writer(batch)
         runs = self._runs()
+        self._settle_attempts(batch, runs)
         own = max((number for number, run in runs.items() if run == batch.run), default=None)
         # A look at the manifest costs no more than to remember the last batch.
         return Standing(max(runs, default=0), own, -1 if own is None else batch.time_ms)
 
     def has(self, batch: BatchId) -> bool:
-        manifest = self._read(_manifest(batch))
+        manifest = self._read(_manifest(batch.run, batch.time_ms))
         if manifest is None:
             return False
         self._complete(json.loads(manifest))
@@ -133,7 +135,7 @@ class OpenFileTable(OpenTable):
         }
         self._discard_unlisted(written_in, {file.path for file in commit.files})
         manifest = json.dumps(content, indent=1, ensure_ascii=False).encode(errors="backslashreplace")
-        if not create_file(f"{self._settings.location}/{_manifest(batch)}", manifest):
+        if not create_file(f"{self._settings.location}/{_manifest(batch.run, batch.time_ms)}", manifest):
             raise CommitConflictError(f"another driver of this run has written the manifest of batch {batch.time_ms}")
         self._complete(content)
 
@@ -171,6 +173,25 @@ class OpenFileTable(OpenTable):
                     ) from None
         self._discard_attempts(manifest)
 
+    def _settle_attempts(self, batch: BatchId, runs: Mapping[int, str]) -> None:
+        """Finish the commits that other runs were interrupted in, and delete the attempts of refused runs."""
+        from pyarrow import fs
+
+        if not self._renames:
+            return
+        refused = {runs[number] for number in sorted(runs)[:-1]}
+        for info in self._system.get_file_info(fs.FileSelector(f"{self._path}/{_STAGED}", allow_not_found=True)):
+            parts = _ATTEMPT_NAME.fullmatch(info.base_name)
+            if parts is None or parts["run"] == batch.run:
+                continue
+            saved = self._read(_manifest(parts["run"], int(parts["time_ms"])))
+            manifest = None if saved is None else json.loads(saved)
+            if manifest is not None and manifest["staged"] == f"{_STAGED}/{info.base_name}":
+                self._complete(manifest)
+            elif manifest is not None or parts["run"] in refused:
+                with contextlib.suppress(FileNotFoundError):
+                    self._system.delete_dir(info.path)
+
     def _is_folder(self, path: str) -> bool:
         from pyarrow import fs
 
@@ -198,7 +219,10 @@ class OpenFileTable(OpenTable):
     def _run_of(self, name: str) -> str:
         place = self._settings.location, name
         if place not in _runs_read:
-            _runs_read[place] = (self._read(f"{_RUNS}/{name}") or b"").decode()
+            run = self._read(f"{_RUNS}/{name}")
+            if run is None:
+                raise FileNotFoundError(f"{_RUNS}/{name} has gone from {self._settings.name}: is its store mounted?")
+            _runs_read[place] = run.decode()
         return _runs_read[place]
 
     def _take(self, number: int, run: str) -> None:
@@ -230,8 +254,8 @@ class OpenFileTable(OpenTable):
             return None
 
 
-def _manifest(batch: BatchId) -> str:
-    return f"{_MANIFESTS}/{batch.run}/{batch.time_ms // _PERIOD_MS * _PERIOD_MS}/{batch.time_ms}.json"
+def _manifest(run: str, time_ms: int) -> str:
+    return f"{_MANIFESTS}/{run}/{time_ms // _PERIOD_MS * _PERIOD_MS}/{time_ms}.json"
 
 
 def _attempts(manifest: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ The task locks the writer's row first, so a task that Spark repeats, or a second
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from penstock_tables.table_schemas import TableSchemaError
 if TYPE_CHECKING:
     from penstock_brokers import Secret
 
+# How long a batch waits for a lock.
 _BUSY_S = 60
 
 
@@ -230,7 +232,18 @@ def engine_of(settings: SqlTableSettings) -> Any:
     if settings.password is not None:
         url = url.set(password=settings.password.read())
     options = {"timeout": _BUSY_S} if url.get_backend_name() == "sqlite" else {}
-    return sql.create_engine(url, pool_pre_ping=True, connect_args=options, hide_parameters=True)
+    engine = sql.create_engine(url, pool_pre_ping=True, connect_args=options, hide_parameters=True)
+    if url.get_backend_name() == "postgresql":
+        sql.event.listen(engine, "connect", _limit_waiting)
+    return engine
+
+
+def _limit_waiting(connection: Any, _record: object) -> None:
+    """Have PostgreSQL wait for a lock as long as SQLite, and not without end, unless the URL or the server says so."""
+    with closing(connection.cursor()) as cursor:
+        limit = f"set_config('lock_timeout', '{round(_BUSY_S * 1000)}ms', false)"
+        cursor.execute(f"SELECT {limit} WHERE current_setting('lock_timeout') = '0'")
+    connection.commit()
 
 
 @lru_cache(maxsize=1)

@@ -126,6 +126,21 @@ def test_a_server_that_is_away_fails_the_batch_and_leaves_the_others(kind: Kind,
     assert kind.rows() == as_rows(0, 1)
 
 
+def test_a_locked_table_fails_the_batch_until_it_is_free(
+    kind: Kind, server: PostgreSqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Seconds that a writer waits for the lock.
+    monkeypatch.setattr("penstock_tables.sql_table._BUSY_S", 0.05)
+    writes = output(kind.table)
+    writes.write(batch(0), SCHEMA, task(records(0)))
+    with closing(server.connect(database)) as other, other.transaction():
+        other.execute("LOCK TABLE orders IN SHARE MODE")
+        with pytest.raises(TableWriteError, match=r"batch .* not written to table orders of .*lock timeout"):
+            writes.write(batch(1), SCHEMA, task(records(1)))
+    writes.write(batch(1), SCHEMA, task(records(1)))
+    assert kind.rows() == as_rows(0, 1)
+
+
 def test_a_task_that_spark_repeats_while_the_first_one_commits_writes_nothing(kind: Kind) -> None:
     def run(writer: PartitionWriter) -> list[str]:
         first = task(records(0))(writer)
