@@ -142,8 +142,8 @@ class PartitionWriter:
                 f"{len(refused)} records of batch {self.batch.time_ms} do not fit the table: {examples}. Correct them "
                 "in the stream, or set dead_letter= to a folder that takes such records"
             )
-        # The same name whenever the batch runs again.
-        name = f"{index:05d}.jsonl"
+        # A name of its own: a task that was given up may write a part of the records later.
+        name = f"{index:05d}-{uuid.uuid4().hex[:16]}.jsonl"
         write_file(f"{self.dead_letter}/{self.batch.file_prefix}/{name}", as_lines(self.batch.time_ms, refused))
         return name
 

@@ -16,7 +16,7 @@ from attrs import field, frozen
 
 from penstock import ConfigurationError
 from penstock_tables.batch_identity import BatchId, Standing, newer_writer
-from penstock_tables.partition_writer import DataFile, PartitionWriter
+from penstock_tables.partition_writer import DataFile, PartitionWriter, delete_others
 from penstock_tables.row_fitting import RowFitting
 from penstock_tables.table import Commit, MissingTableError, OpenTable, Table
 from penstock_tables.table_schemas import TableSchemaError
@@ -205,6 +205,8 @@ class SqlPartitionWriter(PartitionWriter):
             connection.execute(batches.insert(), {**identity, "number": self.number, "rows": rows})
             # Before the commit: a batch that fails because of them is not written.
             letters = self._set_aside(index, fitting.refused) if fitting.refused else ""
+            if self.dead_letter is not None:
+                delete_others(f"{self.dead_letter}/{self.batch.file_prefix}", {letters})
         return iter([DataFile("", rows, 0, refused=len(fitting.refused), dead_letter=letters).to_json()])
 
 

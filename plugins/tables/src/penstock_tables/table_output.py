@@ -14,6 +14,7 @@ from attrs import define, field
 from penstock import OutputMetadata, PenstockError
 from penstock.spi import get_logger, reason, text_of
 from penstock_tables.batch_identity import BatchId, look_up, writer_number
+from penstock_tables.partition_end import ENCODED, decoded, encoded, until_ends, with_end
 from penstock_tables.partition_writer import DataFile, PartitionWriter, delete_others
 from penstock_tables.table import (
     Commit,
@@ -74,9 +75,14 @@ class TableOutput:
         """Write a batch of DataFrames: a function for ``foreachBatch``."""
 
         def run(writer: PartitionWriter) -> list[str]:
-            wanted = self._partitions()
-            narrowed = frame if wanted is None else frame.coalesce(wanted)
-            return [row.file for row in narrowed.mapInArrow(writer.write_batches, "file string").collect()]
+            if self.table.commits_in_task:
+                whole = frame.coalesce(1).mapInArrow(encoded, ENCODED)
+                files = whole.mapInArrow(lambda rows: writer.write_batches(decoded(rows)), "file string")
+            else:
+                wanted = self._partitions()
+                narrowed = frame if wanted is None else frame.coalesce(wanted)
+                files = narrowed.mapInArrow(writer.write_batches, "file string")
+            return [row.file for row in files.collect()]
 
         return self.write(
             _batch_id(frame.sparkSession.sparkContext, self.output, batch_time_ms), arrow_schema_of(frame.schema), run
@@ -86,6 +92,12 @@ class TableOutput:
         """Write a batch of records: a function for ``foreachRDD``."""
 
         def run(writer: PartitionWriter) -> list[str]:
+            if self.table.commits_in_task:
+                partitions = records.getNumPartitions()
+                whole = records.mapPartitions(with_end).coalesce(1)
+                return whole.mapPartitionsWithIndex(
+                    lambda index, marked: writer.write_records(index, until_ends(marked, partitions))
+                ).collect()
             wanted = self._partitions()
             narrowed = records if wanted is None else records.coalesce(wanted)
             return narrowed.mapPartitionsWithIndex(writer.write_records).collect()
@@ -140,9 +152,8 @@ class TableOutput:
         opened, columns = self._with_columns(opened, schema)
         written = [DataFile.from_json(text) for text in run(opened.writer(batch, columns, number, self.dead_letter))]
         tasks_s = time.monotonic() - started
-        # A task that finds its batch committed, by an earlier attempt, yields nothing: the dead letters stay.
-        if written and self.dead_letter is not None:
-            # An earlier attempt may have had other partitions.
+        if self.dead_letter is not None and not self.table.commits_in_task:
+            # Those of earlier attempts, and of tasks that failed.
             letters = {file.dead_letter for file in written}
             delete_others(f"{self.dead_letter}/{batch.file_prefix}", letters)
         files = [file for file in written if file.rows]
@@ -242,8 +253,6 @@ class TableOutput:
 
     def _partitions(self) -> int | None:
         """The most partitions that the batch may have; ``None`` for those that it has."""
-        if self.table.commits_in_task:
-            return 1
         return int(self._last_bytes * _HEADROOM // self.target_bytes) + 1 if self._last_bytes else None
 
 

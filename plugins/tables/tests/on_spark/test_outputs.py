@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from plugins.tables.tests.independent_readers import rows_of_sqlite
 from plugins.tables.tests.kind_of_table import Kind, ordered
 
 from penstock import ConfigurationError, OutputOperationCompleted, StreamingContext, StreamingListener
@@ -52,6 +53,8 @@ def test_each_output_writes_records_and_dataframes(
     to_delta(records, delta.location, schema=DDL)
     to_iceberg(frames, iceberg.identifier, catalog=iceberg.catalog, catalog_options=iceberg.catalog_options)
     to_sql(records, sql.url, sql.table, schema=DDL)
+    frames_table = SqlTableSettings(sql.url, "frames")
+    to_sql(frames.where("n < 4"), frames_table.url, frames_table.table)
     to_files(frames.where("n > 1"), files.location)
     written = Written()
     ssc.addStreamingListener(written)
@@ -64,8 +67,9 @@ def test_each_output_writes_records_and_dataframes(
         return written == expected
 
     wait_for(are_written, "all rows in all tables")
-    tables = {kinds[name].table.name: len(expected[name]) for name in kinds}
+    tables = {kinds[name].table.name: len(expected[name]) for name in kinds} | {frames_table.name: 3}
     wait_for(lambda: written.rows == tables, "the metadata of the outputs")
+    assert ordered(rows_of_sqlite(tmp_path / "shop.db", "SELECT * FROM frames")) == rows[:3]
 
 
 @pytest.mark.usefixtures("frugal_plans")
