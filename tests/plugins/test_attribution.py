@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.plugins.attribution import attributed_ms
+from penstock.plugins.listener_context import attributed_ms
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,10 @@ def test_batch_starts_with_its_first_job(job_set: JobSet) -> None:
 def test_batch_ends_with_its_last_job(job_set: JobSet) -> None:
     for output_op_id in (0, 3):
         job_set.start_job(output_op_id, 1020)
-    operation, last = job_set.end_job(3, 1050, failureReason=None)
+    operation, last = job_set.end_job(3, 1050, None, {})
     assert (operation.duration, operation.failureReason, last) == (30, None, False)
     assert job_set.info().processingEndTime is None
-    operation, last = job_set.end_job(0, 1100, failureReason="why it failed")
+    operation, last = job_set.end_job(0, 1100, "why it failed", {})
     assert (operation.duration, operation.failureReason, last) == (80, "why it failed", True)
     info = job_set.info()
     assert (info.processingDelay, info.totalDelay) == (80, 90)

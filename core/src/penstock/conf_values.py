@@ -220,7 +220,9 @@ def refused(name: str, value: object, error: Exception, *, is_quoted: bool = Fal
 
     ``is_quoted`` shows the value as in a program, not as in a properties file; ``is_hidden`` shows no part of a secret.
     """
-    text = "(hidden)" if is_hidden else shown(value) if is_quoted else shortened(str(value))
+    text = shown(value) if is_quoted else shortened(str(value))
+    if is_hidden:
+        text = "(hidden)"
     if isinstance(error, InvalidValueError) and error.value == value:
         return f"{name}={text} {error.reason}"
     return f"{name}={text}: {without(value, str(error)) if is_hidden else error}"

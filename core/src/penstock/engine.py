@@ -65,11 +65,15 @@ class Engine:
         # Before the claim: a program that cannot run takes the checkpoint directory from nobody.
         ReceiverLauncher(sc, dict(graph.receivers()), settings).check()
         self._run: RecoveredRun | None = None if recovery is None else recovery.prepare()
-        receivers, directory, claim, block_log = dict(graph.receivers()), None, None, None
-        if self._run is not None:
-            directory, claim, block_log = self._run.directory.name, self._run.directory.claim, self._run.block_log
-        blocks = ReceivedBlockTracker(receivers, block_log)
-        launcher = ReceiverLauncher(sc, receivers, settings, BlockLogs.of(sc, settings, directory, receivers, claim))
+        receivers = dict(graph.receivers())
+        if self._run is None:
+            blocks = ReceivedBlockTracker(receivers, None)
+            logs = BlockLogs.of(sc, settings, None, receivers)
+        else:
+            blocks = ReceivedBlockTracker(receivers, self._run.block_log)
+            directory = self._run.directory
+            logs = BlockLogs.of(sc, settings, directory.name, receivers, directory.claim)
+        launcher = ReceiverLauncher(sc, receivers, settings, logs)
         self.tracker = ReceiverTracker(launcher, blocks, clock, bus.post, on_give_up)
         self._properties = LocalProperties(sc, launcher.run_id)
         if self._run is not None:
@@ -109,9 +113,10 @@ class Engine:
         if self._run is not None:
             if self._run.directory.claim is not None:
                 self._run.directory.claim.on_lost = self._on_give_up
-            self.checkpointer = checkpointer = Checkpointer(
+            checkpointer = Checkpointer(
                 self._program, self._run, self.tracker, listener_values, self.bus.post, self._release_blocks
             )
+            self.checkpointer = checkpointer
             checkpointer.start()
             runtime = evolve(
                 runtime,

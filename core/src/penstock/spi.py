@@ -74,11 +74,11 @@ if TYPE_CHECKING:
     from penstock.json_converter import structure as structure, unstructure as unstructure
     from penstock.listen.events import HOOK_OF as HOOK_OF, Event as Event
     from penstock.listen.registered_listener import register as register
-    from penstock.plugins.attribution import attributed_ms as attributed_ms
     from penstock.plugins.discovery import (
         LoadedPlugin as LoadedPlugin,
         Plugins as Plugins,
     )
+    from penstock.plugins.listener_context import attributed_ms as attributed_ms
     from penstock.plugins.specs import (
         Option as Option,
         Spec as Spec,

@@ -70,7 +70,9 @@ class Spec:
                 raise UnknownNameError("option", name, [], f"{what}{_from_key(keys, name)}")
             return None
         # Only configuration has options of rate estimators; a program names the other kinds in a call with options.
-        ways = [way] * (self.kind != "rate estimator") + [f"set {self.prefix}{{option}}"] * (settings is not None)
+        ways = [] if self.kind == "rate estimator" else [way]
+        if settings is not None:
+            ways.append(f"set {self.prefix}{{option}}")
         return structure_options(what, self.options, {**configured, **option_values}, keys, " or ".join(ways))
 
 

@@ -160,11 +160,15 @@ class BlockPusher(BlockGeneratorListener):
     ) -> None:
         """Store a columnar batch and return when it is accepted."""
         table, arrival_ms = arrow_form.from_columns(batch), self._clock.now_ms()
-        of_last = None if callable(metadata) else metadata
-        _check_json(of_last)
+        if not callable(metadata):
+            _check_json(metadata)
         for start, stop in self._permits(table.num_rows):
-            of_block = metadata(stop) if callable(metadata) else of_last if stop == table.num_rows else None
-            _check_json(of_block)
+            of_block: dict[str, Any] | None = None
+            if callable(metadata):
+                of_block = metadata(stop)
+                _check_json(of_block)
+            elif stop == table.num_rows:
+                of_block = metadata
             self._store_now(table.slice(start, stop - start), stop - start, of_block, arrival_ms)
 
     def report_source(self, status: SourceStatus) -> None:
@@ -246,7 +250,8 @@ class BlockPusher(BlockGeneratorListener):
             left_out |= {number: error for number, record in enumerate(records) if not arrow_form.is_storable(record)}
             if left_out:
                 count, first_type = len(left_out), type(records[next(iter(left_out))]).__name__
-                what = f"{count} record{'s' * (count > 1)} could not be pickled and {'are' if count > 1 else 'is'} lost"
+                counted = f"{count} records" if count > 1 else "1 record"
+                what = f"{counted} could not be pickled and {'are' if count > 1 else 'is'} lost"
                 advice = f"the first has type {first_type}. Store only records that pickle supports"
                 self._take(Report(f"{what}; {advice}", error))
         rest = [record for number, record in enumerate(records) if number not in left_out]
@@ -304,7 +309,9 @@ class BlockPusher(BlockGeneratorListener):
             return
         # A group may have thousands of blocks.
         first, others = blocks[0].block_id, len(blocks) - 1
-        named = f"block {first}" + f" and {others} other{'s' * (others > 1)}" * (others > 0)
+        named = f"block {first}"
+        if others:
+            named += f" and {others} other{'s' if others > 1 else ''}"
         what = f"{named} could not be reported to the driver"
         with self._timer.waiting("reporting"):
             reply = self._retried(lambda: self._driver.ask(message, Reply), what, "store_retries", first, len(blocks))

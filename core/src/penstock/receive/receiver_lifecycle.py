@@ -309,7 +309,8 @@ class _Transition:
 
 def _not_returned(name: str, timeout_ms: float, *, after_stop: bool = False) -> str:
     key = conf.key("start_timeout_ms" if name == "onStart" and not after_stop else "stop_timeout_ms")
-    return f"{name} has not returned for {timeout_ms / 1000:g} s{' after a stop' * after_stop} ({key})"
+    since = " after a stop" if after_stop else ""
+    return f"{name} has not returned for {timeout_ms / 1000:g} s{since} ({key})"
 
 
 def with_error(message: str, error: object) -> str:

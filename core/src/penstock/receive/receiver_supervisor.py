@@ -141,7 +141,10 @@ class ReceiverSupervisor:
     def _apply(self, before: RunningReceiver, after: RunningReceiver) -> None:
         """Apply the changes of the record to limiter, generator, threads and waits; returns at once."""
         if after.intake is not before.intake:
-            (self._limiter.start if after.intake is Intake.OPEN else self._limiter.stop)()
+            if after.intake is Intake.OPEN:
+                self._limiter.start()
+            else:
+                self._limiter.stop()
             self._pusher.generator.refuse(after.intake is Intake.CLOSED)
         if after.rate != before.rate:
             self._limiter.update(after.rate)
@@ -149,8 +152,10 @@ class ReceiverSupervisor:
             self._limiter.timer.disk_full(is_full)
         if after.is_paused != before.is_paused:
             self._limiter.pause(after.is_paused)
-        if after.watches_threads != before.watches_threads:
-            (self._thread_errors.start if after.watches_threads else self._thread_errors.stop)()
+        if after.watches_threads and not before.watches_threads:
+            self._thread_errors.start()
+        elif before.watches_threads and not after.watches_threads:
+            self._thread_errors.stop()
         if after.is_ending and not before.is_ending:
             self._ending.set()
             self._pusher.end_waits()

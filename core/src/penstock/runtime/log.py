@@ -99,9 +99,10 @@ def _complete(_logger: Any, _method: str, event_dict: structlog.typing.EventDict
     batch_time = event_dict.get("batch_time")
     if isinstance(batch_time, int):
         event_dict["batch_time"] = iso_time(batch_time)
-    info = event_dict.get("exc_info")
-    error = info if isinstance(info, BaseException) else sys.exception() if info is True else None
-    if error is not None:
+    error = event_dict.get("exc_info")
+    if error is True:
+        error = sys.exception()
+    if isinstance(error, BaseException):
         event_dict["exc_info"] = (type(error), error, from_the_program(error.__traceback__))
     return event_dict
 

@@ -86,20 +86,27 @@ class JobSet:
 
     def start_job(self, output_op_id: int, now_ms: int) -> tuple[OutputOperationInfo, bool]:
         """Record the start of a job; the second result says whether it is the batch's first."""
-        first = self._start_ms is None
-        self._start_ms = now_ms if first else self._start_ms
-        self._operations[output_op_id] = evolve(self._operations[output_op_id], startTime=now_ms)
-        return self._operations[output_op_id], first
+        is_first = self._start_ms is None
+        if is_first:
+            self._start_ms = now_ms
+        operation = evolve(self._operations[output_op_id], startTime=now_ms)
+        self._operations[output_op_id] = operation
+        return operation, is_first
 
-    def end_job(self, output_op_id: int, now_ms: int, **outcome: Any) -> tuple[OutputOperationInfo, bool]:
-        """Record the end of a job, and the fields of its info that say how; and whether it was the batch's last."""
-        self._operations[output_op_id] = evolve(self._operations[output_op_id], endTime=now_ms, **outcome)
-        last = all(operation.endTime is not None for operation in self._operations.values())
-        if last:
+    def end_job(
+        self, output_op_id: int, now_ms: int, failure_reason: str | None, metadata: Mapping[str, Any]
+    ) -> tuple[OutputOperationInfo, bool]:
+        """Record the end of a job; the second result says whether it was the batch's last."""
+        operation = evolve(
+            self._operations[output_op_id], endTime=now_ms, failureReason=failure_reason, metadata=metadata
+        )
+        self._operations[output_op_id] = operation
+        is_last = all(operation.endTime is not None for operation in self._operations.values())
+        if is_last:
             self._end_ms = now_ms
             # The final info of a late batch may have been cleaned up: the earlier info stays.
             self.input_info = {**self.input_info, **self.final_info()}
-        return self._operations[output_op_id], last
+        return operation, is_last
 
     def restart_failed(self) -> list[Job]:
         """The failed jobs, which are about to run again."""
@@ -295,8 +302,8 @@ class JobScheduler:
     # -- on the loop --
 
     def _on_job_started(self, job_set: JobSet, job: Job, time_ms: int) -> None:
-        operation, first = job_set.start_job(job.output_op_id, time_ms)
-        if first:
+        operation, is_first = job_set.start_job(job.output_op_id, time_ms)
+        if is_first:
             self._post(BatchStarted(job_set.info()))
         self._post(OutputOperationStarted(operation))
 
@@ -305,15 +312,17 @@ class JobScheduler:
     ) -> None:
         whole = None if error is None else "".join(traceback.format_exception(error))
         metadata = result if isinstance(result, OutputMetadata) else {}
-        operation, last = job_set.end_job(job.output_op_id, time_ms, failureReason=whole, metadata=metadata)
+        operation, is_last = job_set.end_job(job.output_op_id, time_ms, whole, metadata)
         self._post(OutputOperationCompleted(operation))
         is_rerun = job_set.time_ms in self._rerunnable
         # The outputs of the program raise other errors.
         job_set.is_generated = job_set.is_generated and not isinstance(error, BatchFailedError)
         if error is not None:
             self._report_failure(job_set, job, error, reason, is_rerun=is_rerun)
-        if last:
-            self._end_rerun(job_set) if is_rerun else self._complete(job_set)
+        if is_last and is_rerun:
+            self._end_rerun(job_set)
+        elif is_last:
+            self._complete(job_set)
 
     def _complete(self, job_set: JobSet) -> None:
         # A batch that failed after `abandon` is not complete: a recovered run generates it again. Decided here, because
@@ -395,7 +404,7 @@ class JobScheduler:
             "(spark.penstock.maxPendingBatches, drop-oldest)"
         )
         for job in job_set.jobs:
-            operation, _last = job_set.end_job(job.output_op_id, time_ms, failureReason=reason)
+            operation, _is_last = job_set.end_job(job.output_op_id, time_ms, reason, {})
             self._post(OutputOperationCompleted(operation))
         info = job_set.info()
         log.warning(
@@ -419,8 +428,8 @@ class JobScheduler:
         )
         # The batch's first failure has been reported.
         if not is_rerun:
-            self._last_error = failed = _as_batch_failed(job_set, job, error, reason)
-            self._on_error(failed)
+            self._last_error = _as_batch_failed(job_set, job, error, reason)
+            self._on_error(self._last_error)
 
 
 def _as_batch_failed(job_set: JobSet, job: Job, error: BaseException, reason: str) -> BatchFailedError:

@@ -52,8 +52,10 @@ class Ports:
         return range(self.first, min(self.first + self.retries, 65535) + 1) if self.first else range(1)
 
     def __str__(self) -> str:
+        if not self.first:
+            return "any"
         last = self.numbers()[-1]
-        return "any" if not self.first else f"{self.first} to {last}" if last > self.first else f"{self.first}"
+        return f"{self.first} to {last}" if last > self.first else str(self.first)
 
 
 ANY_PORT = Ports()
