@@ -464,7 +464,8 @@ def test_dead_letters_stay_when_a_task_that_has_committed_is_repeated(tmp_path: 
         task(wrong)(writer)
         return task(wrong)(writer)
 
-    output(kind.table, dead_letter=str(dead)).write(batch(0), SCHEMA, run)
+    written = output(kind.table, dead_letter=str(dead)).write(batch(0), SCHEMA, run)
+    assert written == {"table": kind.table.name}
     (letters,) = dead.glob("*/*")
     assert len(letters.read_text().splitlines()) == 1
     assert kind.rows() == as_rows(0)

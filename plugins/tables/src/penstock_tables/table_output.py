@@ -151,6 +151,9 @@ class TableOutput:
             return OutputMetadata(table=self.table.name)
         opened, columns = self._with_columns(opened, schema)
         written = [DataFile.from_json(text) for text in run(opened.writer(batch, columns, number, self.dead_letter))]
+        if self.table.commits_in_task and not written:
+            # Another attempt of the task has committed.
+            return OutputMetadata(table=self.table.name)
         tasks_s = time.monotonic() - started
         if self.dead_letter is not None and not self.table.commits_in_task:
             # Those of earlier attempts, and of tasks that failed.
