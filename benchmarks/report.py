@@ -188,7 +188,7 @@ def _at(row: Row, points: Sequence[float]) -> str:
 
 
 def goals(rows: Mapping[str, Row], outcomes: Sequence[Outcome], runs: Sequence[Run] = ()) -> str:
-    """The table of all goals.
+    """The table of all goals, and a list of those that were not measured.
 
     Args:
         rows: all rows by name.
@@ -197,22 +197,25 @@ def goals(rows: Mapping[str, Row], outcomes: Sequence[Outcome], runs: Sequence[R
     """
     lines = [_line(["row", "goal", "measured", "rounds", "met", "limit"]), _line(["---"] * 6)]
     ran = {outcome.row for outcome in outcomes}
+    not_measured = list[str]()
     for row in rows.values():
         name = f"[{row.title}](#{_anchor(row.title)})" if row.name in ran else row.title
-        for goal in row.goals:
-            judgement = judge(goal, row, outcomes)
-            if judgement.is_met is None:
-                cells = ["-", "-", "not measured", "-"]
-            else:
+        judgements = [(goal, judge(goal, row, outcomes)) for goal in row.goals]
+        for goal, judgement in judgements:
+            if judgement.is_met is not None:
                 cells = [
                     _measured(goal, judgement),
                     str(judgement.rounds),
                     _verdict(judgement),
                     _limit(goal, judgement),
                 ]
-            lines.append(_line([name, _wording(goal, row), *cells]))
+                lines.append(_line([name, _wording(goal, row), *cells]))
+        if missing := [_wording(goal, row) for goal, judgement in judgements if judgement.is_met is None]:
+            not_measured.append(f"- {name}. {'; '.join(missing)}.")
     lines.append(_long_run_goal(runs))
     lines += [_line([where, goal, measured, "-", met, limit]) for where, goal, measured, met, limit in ELSEWHERE]
+    if not_measured:
+        lines += ["\nThese goals were not measured:\n", *not_measured]
     return "\n".join(lines)
 
 
