@@ -33,7 +33,9 @@ def strict(schema: Mapping[str, Any], values: Iterable[Any]) -> dict[str, Any]:
         values: every value that it is to accept.
     """
     values = list(values)
-    result = {key: value for key, value in schema.items() if key not in _DROPPED and not key.startswith("x-")}
+    result: dict[str, Any] = {
+        key: value for key, value in schema.items() if key not in _DROPPED and not key.startswith("x-")
+    }
     if schema.get("x-kubernetes-int-or-string"):
         result = {"type": ["integer", "string"]}
     if properties := schema.get("properties"):

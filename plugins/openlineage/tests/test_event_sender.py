@@ -140,7 +140,7 @@ class Answering(http.server.BaseHTTPRequestHandler):
         self.send_header("Location", "/elsewhere")
         self.end_headers()
 
-    def log_message(self, *_arguments: Any) -> None:
+    def log_message(self, format: str, *args: Any) -> None:
         """Logs nothing."""
 
 

@@ -122,6 +122,12 @@ def test_pages_show_the_numbers_of_the_events_and_follow_new_ones_without_reload
     play(scenario)
 
 
+# Links in a sentence that only their color tells from it.
+UNMARKED = """[...document.querySelectorAll('p a')].filter(link =>
+    [...link.parentElement.childNodes].some(node => node.nodeType === Node.TEXT_NODE && node.data.trim())
+    && !getComputedStyle(link).textDecorationLine.includes('underline')).map(link => link.outerHTML)"""
+
+
 def test_pages_fit_wide_and_narrow_windows_in_both_themes_with_hostile_names(play: Play) -> None:
     async def scenario(tab: Tab) -> None:
         state = State(snapshot(50, 170, slow=True, problems={0: "hostile", 3: "given up"}))
@@ -137,6 +143,7 @@ def test_pages_fit_wide_and_narrow_windows_in_both_themes_with_hostile_names(pla
                     )
                     # Charts follow the window some frames later.
                     await tab.until(f"document.documentElement.scrollWidth <= {each}")
+                assert await tab.value(UNMARKED) == []
             await tab.open(f"{url}/stream?id=0", dark=True)
             assert HOSTILE in await tab.value("document.querySelector('h1').innerText")
             color = "getComputedStyle(document.body).backgroundColor"
