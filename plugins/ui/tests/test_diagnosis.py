@@ -47,6 +47,17 @@ def test_silent_source() -> None:
     assert diagnosis.advice == "Look at the source, its address and its subscription."
 
 
+def test_receiver_that_fails_is_not_called_silent() -> None:
+    state = silent(snapshot(completed=40))
+    error = {"lastErrorMessage": "ConnectionError: refused\nby the broker"}
+    failing = of_receiver(TimeBudget(), state, source=None, **error, lastErrorTime=state.completed[-20].time_ms)
+    assert failing.level is Level.WARNING
+    assert failing.cause == "orders stored nothing in the last 20 batches. Its last error: ConnectionError: refused."
+    assert failing.advice == "Its page has the traceback."
+    before = of_receiver(TimeBudget(), state, source=None, **error, lastErrorTime=state.completed[-20].time_ms - 1)
+    assert "is silent" in before.cause
+
+
 def test_rate_limit_too_low() -> None:
     diagnosis = of_receiver(TimeBudget(0.05, limiter=0.9, code=0.05))
     assert diagnosis.level is Level.WARNING

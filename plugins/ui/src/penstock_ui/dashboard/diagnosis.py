@@ -11,6 +11,7 @@ from statistics import mean
 
 from attrs import asdict, evolve, frozen
 
+from penstock.spi import shortened
 from penstock_ui.batch_budget import BatchBudget, batch_budget
 from penstock_ui.dashboard.units import duration, rate
 from penstock_ui.dashboard.verdict import RECENT, Level
@@ -76,6 +77,8 @@ _CAUSES = {
 }
 # A lag of a source that grows or is this old is a receiver's problem, not only a number.
 _OLD_LAG_S = 30.0
+# Characters of an error in a sentence.
+_LONGEST_ERROR = 200
 
 
 @frozen
@@ -170,6 +173,14 @@ def diagnose_receiver(snapshot: Snapshot, stream: Stream, load: float | None = N
             )
     recent = [batch for batch in snapshot.completed[-RECENT:] if batch.inputs is not None]
     if recent and not any(_has_records(batch, stream.id) for batch in reversed(recent)):
+        if info.lastErrorTime >= recent[0].time_ms:
+            error = shortened(info.lastErrorMessage.partition("\n")[0].rstrip("."), _LONGEST_ERROR)
+            return Diagnosis(
+                Level.WARNING,
+                part,
+                f"{name} stored nothing in the last {len(recent)} batches. Its last error: {error}.",
+                "Its page has the traceback.",
+            )
         silent = f"the last {len(recent)} batches had none of its records"
         return Diagnosis(
             Level.WARNING,
