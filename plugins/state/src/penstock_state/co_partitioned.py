@@ -28,7 +28,8 @@ def co_partitioned_union(sc: SparkContext, rdds: Sequence[RDD[Any]], num_partiti
     java_rdds = gateway.new_array(jvm.org.apache.spark.api.java.JavaRDD, len(rdds))
     for number, rdd in enumerate(rdds):
         java_rdds[number] = rdd._jrdd
-    union = sc._jsc.union(java_rdds)
+    java_context: Any = sc._jsc
+    union = java_context.union(java_rdds)
     # With different partitioners Spark appends the partitions, and a key would be in several of them.
     if union.getNumPartitions() != num_partitions:
         raise ValueError(f"the {len(rdds)} RDDs do not have the same partitioner into {num_partitions} partitions")

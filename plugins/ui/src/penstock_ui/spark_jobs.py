@@ -94,11 +94,13 @@ class SparkJobs:
 
     @cached_property
     def _bus(self) -> Any:
-        return self._sc._jsc.sc().listenerBus()
+        java_context: Any = self._sc._jsc
+        return java_context.sc().listenerBus()
 
     @cached_property
     def _store(self) -> Any:
-        return self._sc._jsc.sc().statusStore().store()
+        java_context: Any = self._sc._jsc
+        return java_context.sc().statusStore().store()
 
     @cached_property
     def _classes(self) -> tuple[Any, Any, Any]:
