@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,10 +24,16 @@ from penstock_testing import ManualClock
 NOW_MS = 5000
 
 
+@cache
+def _settings(conf: frozenset[tuple[str, str]]) -> Settings:
+    """The settings of a configuration: to parse one takes longer than a recovery."""
+    return Settings.parse(dict(conf))
+
+
 def program_of(fake: FakeProgram, conf: dict[str, str], application: str = "store") -> Program:
     """A program with a configuration, on a Spark that only has a name."""
     sc = SimpleNamespace(appName=application, applicationId="local-1", getConf=lambda: SimpleNamespace(getAll=dict))
-    return Program(fake.context, cast(Any, sc), Settings.parse(conf), ManualClock(NOW_MS), fake.graph)
+    return Program(fake.context, cast(Any, sc), _settings(frozenset(conf.items())), ManualClock(NOW_MS), fake.graph)
 
 
 def directory_of(program: Program, path: Path) -> CheckpointDirectory:

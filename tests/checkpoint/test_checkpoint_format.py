@@ -26,8 +26,15 @@ _states = st.builds(SavedState, _text, _text, _text, _int, _text, st.dictionarie
 _inputs = st.builds(
     SavedInput, _text, _text, _int, st.none() | _float, st.none() | st.dictionaries(_text, _json, max_size=3)
 )
+
+
+def checkpoint_between(times_ms: list[int], **values: Any) -> Checkpoint:
+    return Checkpoint(zero_time_ms=times_ms[0], last_time_ms=times_ms[1], **values)
+
+
 _checkpoints = st.builds(
-    Checkpoint,
+    checkpoint_between,
+    st.tuples(_int, _int).map(sorted),
     number=_int,
     written_ms=_int,
     application=_text,
@@ -35,8 +42,6 @@ _checkpoints = st.builds(
     versions=st.dictionaries(_text, _text, max_size=3),
     hash_seed=_text,
     batch_interval_ms=_int,
-    zero_time_ms=_int,
-    last_time_ms=_int,
     pending=st.dictionaries(_int, _int, max_size=3),
     late=st.lists(st.builds(LateBatches, _int, _int, _int), max_size=2),
     skipped=st.lists(st.builds(BatchRange, _int, _int), max_size=2),
@@ -50,7 +55,7 @@ _checkpoints = st.builds(
     next_stream_id=_int,
     later_attempts=_int,
     logged_events=_int,
-).filter(lambda each: each.last_time_ms >= each.zero_time_ms)
+)
 
 
 @settings(max_examples=examples(70), deadline=None)
