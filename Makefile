@@ -149,7 +149,7 @@ simulate: $(READY)  ## run the engine in the simulator under the faults of new s
 
 # What .ci/run has minutes for. The seeds are fixed, so that a change fails for what it changed.
 simulate-in-short: $(READY)
-	$(BIN)/penstock simulate --seeds 200
+	$(BIN)/penstock simulate --seeds 120
 
 # Installed as a user does it, in environments of their own: what this folder holds is not to be found from there. The
 # programs check their results. The second environment has the core and one receiver plugin, which bring no Java.
