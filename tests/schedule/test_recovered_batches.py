@@ -462,6 +462,21 @@ def test_state_is_recomputed_between_batches_that_run_again(recovering: Callable
     assert computed == list(range(300, 901, 100))
 
 
+def test_state_is_not_computed_for_times_that_a_step_of_the_clock_skips(
+    recovering: Callable[..., Recovering],
+) -> None:
+    run = recovering(now_ms=840, last_time_ms=700, state_ms=600)
+    computed: list[int] = []
+    run.engine.graph.advance_state = computed.extend  # type: ignore[method-assign, assignment]
+    run.start()
+    run.log.await_count(BatchCompleted, 1)
+    run.clock.step(3_600_000)
+    run.tick()
+    run.log.await_count(BatchCompleted, 2)
+    # The states of the skipped times would have timed out in batches that nobody runs.
+    assert (computed, run.generated) == ([700], [800, 3_600_900])
+
+
 def test_failed_start_saves_no_checkpoint(recovering: Callable[..., Recovering]) -> None:
     run = recovering(now_ms=1040, pending=frozenset({500}), state_ms=300)
 

@@ -325,8 +325,10 @@ class JobGenerator:
     def _advance_state(self, time_ms: int) -> None:
         """Have the state contain the completed batches between two batches that are generated again."""
         if self._state is not None:
-            self._state.advance(time_ms)
-            if time_ms > self._graph.late_until_ms:
+            # Times that the clock of this run skips have no batch.
+            since_ms = self._graph.late_until_ms + self._graph.batch_interval_ms
+            self._state.advance(min(time_ms, since_ms))
+            if time_ms >= since_ms:
                 self._state = None
 
     def _log_if_slow(self, time_ms: int, took_ms: float) -> None:
