@@ -122,6 +122,7 @@ class KilledProgram:
         delay_s = _INTO_COMMIT_S * self.rng.random() ** 3 if aim is Phase.COMMIT else _INTO_TASKS_S * self.rng.random()
         self._await_batches()
         interrupted: Mapping[str, Phase] | None = None
+        ends_program = False
         while interrupted is None:
             process = self._process_of(victim)
             # In local mode the JVM is the executor.

@@ -77,7 +77,8 @@ class OpenIcebergTable(OpenTable):
     def standing(self, batch: BatchId) -> Standing:
         saved = json.loads(self._table.properties.get(_property(batch), "{}"))
         own = saved.get("runs", {}).get(batch.run)
-        return Standing(saved.get("newest", 0), *((None, -1) if own is None else own))
+        newest = saved.get("newest", 0)
+        return Standing(newest) if own is None else Standing(newest, *own)
 
     def has(self, batch: BatchId) -> bool:
         snapshots = self._table.metadata.snapshots

@@ -134,7 +134,7 @@ class OpenSqlTable(OpenTable):
                 sql.select(batches.c.number, batches.c.batch_ms).where(*of_run).order_by(batches.c.batch_ms.desc())
             )
             last = connection.execute(of_last.limit(1)).first()
-        return Standing(newest or 0, *((None, -1) if last is None else last))
+        return Standing(newest or 0) if last is None else Standing(newest or 0, last.number, last.batch_ms)
 
     def has(self, batch: BatchId) -> bool:
         import sqlalchemy as sql
@@ -228,6 +228,7 @@ def _ensure_row(engine: Any, writers: Any, writer: str) -> None:
 def engine_of(settings: SqlTableSettings) -> Any:
     """The connections of this process to a database."""
     import sqlalchemy as sql
+    from sqlalchemy import event
     from sqlalchemy.engine import make_url
 
     url = make_url(settings.url)
@@ -236,7 +237,7 @@ def engine_of(settings: SqlTableSettings) -> Any:
     options = {"timeout": _BUSY_S} if url.get_backend_name() == "sqlite" else {}
     engine = sql.create_engine(url, pool_pre_ping=True, connect_args=options, hide_parameters=True)
     if url.get_backend_name() == "postgresql":
-        sql.event.listen(engine, "connect", _limit_waiting)
+        event.listen(engine, "connect", _limit_waiting)
     return engine
 
 

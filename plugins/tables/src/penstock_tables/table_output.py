@@ -237,6 +237,7 @@ class TableOutput:
 
     def _commit(self, opened: OpenTable, batch: BatchId, files: list[DataFile]) -> None:
         """Commit; look again after each commit of another writer, which may have written this batch."""
+        conflict = ""
         for _attempt in range(_ATTEMPTS):
             number = self._number(opened, batch)
             if number is None:
