@@ -169,18 +169,20 @@ def _not_run(row: Row, outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _absences(rows: Mapping[str, Row], outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Why rows of the page have no line for an engine: the engine is left out, or was not run."""
-    reasons: dict[tuple[str, str], list[str]] = {}
+    """Why rows of the page have no line for an engine, a line for each engine: it is left out, or was not run."""
+    of_engine: dict[str, dict[str, list[str]]] = {}
     for row in rows.values():
         if ran := {cell.engine for outcome in outcomes if outcome.row == row.name for cell in outcome.cells}:
-            for name in row.engines:
+            for name, reason in (dict.fromkeys(row.engines, "") | dict(row.left_out)).items():
                 if name not in ran:
-                    reasons.setdefault((name, "was not run"), []).append(row.name)
-            for name, reason in row.left_out.items():
-                if name not in ran:
-                    reasons.setdefault((name, f"is left out, because {reason}"), []).append(row.name)
-    for (name, reason), of_rows in sorted(reasons.items()):
-        yield f"- {ENGINES[name].title} {reason}: {', '.join(of_rows)}."
+                    of_engine.setdefault(name, {}).setdefault(reason, []).append(row.name)
+    for name in ENGINES:
+        if name in of_engine:
+            parts = [
+                f"left out of {', '.join(of_rows)} ({reason})" if reason else f"not run in {', '.join(of_rows)}"
+                for reason, of_rows in of_engine[name].items()
+            ]
+            yield f"- {ENGINES[name].title}: {'; '.join(parts)}."
 
 
 def _at(row: Row, points: Sequence[float]) -> str:
