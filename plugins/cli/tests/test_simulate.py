@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -111,6 +112,24 @@ def test_json_of_many_seeds_and_of_one(cli: Cli) -> None:
 @pytest.mark.usefixtures("simulated")
 def test_no_seed_begins_after_the_time(cli: Cli) -> None:
     assert json.loads(cli("simulate", "--minutes", "0.0000001", "--json", *HERE).output)["seeds"] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_the_search_with_its_summary(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    class Interrupted(OneBroken):
+        def run(self) -> SimulationOutcome:
+            if self.seed == 2:
+                signal.raise_signal(number)
+            return super().run()
+
+    monkeypatch.setattr(penstock_testing, "Simulation", Interrupted, raising=False)
+    handler = signal.getsignal(signal.SIGTERM)
+    result = cli("simulate", "--minutes", "5", *HERE)
+    assert result.exit_code == 0
+    assert result.output.startswith("2 seeds from 0: ")
+    assert signal.getsignal(signal.SIGTERM) is handler
 
 
 @pytest.mark.usefixtures("simulated")

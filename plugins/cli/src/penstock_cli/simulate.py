@@ -7,9 +7,9 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import combinations, count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,7 +122,7 @@ def simulate(
     Runs the engine in one process, on virtual time, beside a simulated cluster, network and disk. A seed decides in
     which order threads run, how long everything takes, and which faults happen when. A program with two receivers, a
     window and state must lose and repeat nothing. If a seed breaks a guarantee, the exit code is 1, and a test with the
-    fewest faults that break it is printed. Ctrl-C ends the search with its summary.
+    fewest faults that break it is printed. Ctrl-C or SIGTERM ends the search with its summary.
     """
     if seed is not None and seeds is None and minutes is None:
         outcome = _run(seed, faults)
@@ -143,7 +143,7 @@ def simulate(
     reported_s = began_s = time.monotonic()
     end_s = None if minutes is None else began_s + 60 * minutes
     outcomes = _outcomes(count(first) if total is None else range(first, first + total), faults, end_s, processes)
-    with _progress() as progress, closing(outcomes), suppress(KeyboardInterrupt):
+    with _progress() as progress, closing(outcomes), suppress(KeyboardInterrupt), _interruptible():
         bar = progress.add_task("seeds", total=total)
         for outcome in outcomes:
             summary.add(outcome)
@@ -197,6 +197,16 @@ def _outcomes(
             yield from (future.result() for future in ended)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Have SIGTERM end the search like Ctrl-C: the processes of a pool outlive one that is terminated."""
+    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
 
 
 def _ignore_interrupts() -> None:
