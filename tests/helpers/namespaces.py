@@ -1,10 +1,13 @@
 """Hosts with addresses of their own on this machine: Linux network namespaces, joined by a bridge in one more of them.
 
+Each may have a firewall, which counts connections.
+
 Nothing is changed outside of these namespaces, and no packet leaves them. All are removed at the end.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -19,6 +22,28 @@ from tests.helpers.standalone import Host
 
 #: Why no namespaces can be made here; empty if they can, as far as is known without trying.
 NOT_HERE = "" if os.geteuid() == 0 and shutil.which("ip") else "network namespaces need root and iproute2's ip"
+
+
+_TABLE = "penstock"
+#: The name of what a firewall has dropped, in ``Network.connections``.
+DROPPED = "dropped"
+
+
+@frozen
+class Admission:
+    """Ports of a host to which others may connect.
+
+    Attributes:
+        name: names them in ``Network.connections``: letters, digits and ``_``.
+        first: the first port.
+        last: the last one.
+        sources: addresses from which one may connect.
+    """
+
+    name: str
+    first: int
+    last: int
+    sources: tuple[str, ...]
 
 
 @frozen
@@ -40,6 +65,47 @@ class Network:
     def heal(self, name: str) -> None:
         """Take the link of a host up again."""
         _ip("-n", f"{self.prefix}-bridge", "link", "set", "dev", name, "up")
+
+    def restrict(self, name: str, admissions: Sequence[Admission]) -> None:
+        """Drop all that arrives at a host, but for answers and admitted connections. Skips the test without nftables.
+
+        Args:
+            name: of the host.
+            admissions: what it admits.
+        """
+        if shutil.which("nft") is None:
+            pytest.skip("firewalls need nftables' nft")
+        counters = [*(each.name for each in admissions), DROPPED]
+        lines = [
+            *(f"add counter inet {_TABLE} {counter}" for counter in counters),
+            f"add chain inet {_TABLE} input {{ type filter hook input priority 0; policy drop; }}",
+            *(
+                f"add rule inet {_TABLE} input {rule}"
+                for rule in (
+                    "iif lo accept",
+                    "ct state established,related accept",
+                    *(
+                        f"ip saddr {{ {', '.join(each.sources)} }} tcp dport {each.first}-{each.last} "
+                        f"tcp flags & (syn | ack) == syn counter name {each.name} accept"
+                        for each in admissions
+                    ),
+                    f"tcp flags & (syn | ack) == syn counter name {DROPPED} drop",
+                )
+            ),
+        ]
+        self._nft(name, "--file", "-", commands="\n".join([f"add table inet {_TABLE}", *lines]))
+
+    def connections(self, name: str) -> dict[str, int]:
+        """The number of connections to a host by the name of their admission, and of attempts that were dropped."""
+        listed = json.loads(self._nft(name, "--json", "list", "counters", "table", "inet", _TABLE))["nftables"]
+        counters = [each["counter"] for each in listed if "counter" in each]
+        return {counter["name"]: counter["packets"] for counter in counters}
+
+    def _nft(self, name: str, *arguments: str, commands: str = "") -> str:
+        command = [*self.hosts[name].command, "nft", *arguments]
+        done = subprocess.run(command, input=commands, capture_output=True, text=True, timeout=20, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def pids(self, name: str) -> list[int]:
         """The processes of a host."""

@@ -24,10 +24,12 @@ class Host:
     Attributes:
         address: the address that it listens on.
         command: what precedes its command line.
+        port: the port of a master or worker; 0 for any.
     """
 
     address: str
     command: tuple[str, ...] = ()
+    port: int = 0
 
 
 @contextmanager
@@ -54,7 +56,7 @@ def standalone_cluster(
 
     def start(name: str, on: Host, *arguments: str | Path) -> Path:
         spark_class = Path(_find_spark_home()) / "bin" / "spark-class"
-        where = ("--host", on.address, "--webui-port", "0")
+        where = ("--host", on.address, "--port", str(on.port), "--webui-port", "0")
         command = (*on.command, spark_class, f"org.apache.spark.deploy.{name}", *where, *arguments)
         log = folder / f"{name}-{len(started)}.log"
         with log.open("w") as said:
@@ -63,7 +65,7 @@ def standalone_cluster(
         return log
 
     try:
-        log = start("master.Master", of_master, "--port", "0")
+        log = start("master.Master", of_master)
         wait_for(lambda: url_line.search(log.read_text()), "the master listens", 120)
         (url,) = set(url_line.findall(log.read_text()))
         for number, each in enumerate(of_workers):
