@@ -14,7 +14,7 @@ from plugins.tables.tests.kind_of_table import Kind, ordered, task
 from plugins.tables.tests.test_table_output import FIRST, SCHEMA, as_rows, batch, output, records
 
 from penstock import ConfigurationError
-from penstock_tables import TableSchemaError
+from penstock_tables import TableSchemaError, TableWriteError
 from penstock_tables.delta_table import DeltaTableSettings
 from penstock_tables.file_table import FileTableSettings
 from penstock_tables.iceberg_table import IcebergTableSettings
@@ -71,6 +71,19 @@ def test_delta_table_whose_rules_nobody_would_apply_is_refused(rule: str, of_col
     (log / f"{1:020}.json").write_text(json.dumps({"metaData": {**metadata, "schemaString": json.dumps(columns)}}))
     with pytest.raises(ConfigurationError, match=rf"to_delta does not apply: {rule}.*Spark"):
         output(kind.table).write(batch(1), SCHEMA, task(records(1)))
+
+
+def test_delta_table_with_a_feature_that_delta_rs_lacks_is_refused_at_once(tmp_path: Path) -> None:
+    kind = Kind("delta", tmp_path)
+    output(kind.table).write(batch(0), SCHEMA, task([]))
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["clustering", "domainMetadata"]}
+    log = tmp_path / "delta" / "_delta_log" / f"{1:020}.json"
+    log.write_text(json.dumps({"protocol": protocol}))
+    with pytest.raises(
+        TableWriteError, match=r"batch .* not written to Delta table .*Unsupported.*Clustered"
+    ) as failed:
+        output(kind.table).write(batch(1), SCHEMA, task(records(1)))
+    assert "another writer" not in str(failed.value)
 
 
 def test_files_are_in_folders_of_their_values(tmp_path: Path) -> None:

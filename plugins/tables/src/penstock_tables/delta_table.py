@@ -56,9 +56,15 @@ class DeltaTableSettings(Table):
             deltalake.DeltaTable.create(
                 self.location, schema, mode="ignore", partition_by=list(self.partition_by), storage_options=options
             )
-        table = deltalake.DeltaTable(self.location, storage_options=options)
+        table = self.newest()
         _check_rules(table, self.name)
         return OpenDeltaTable(table, self)
+
+    def newest(self) -> Any:
+        """The newest version, as delta-rs opens it."""
+        import deltalake
+
+        return deltalake.DeltaTable(self.location, storage_options=dict(self.storage_options) or None)
 
 
 def _check_rules(table: Any, name: str) -> None:
@@ -137,6 +143,9 @@ class OpenDeltaTable(OpenTable):
                 commit_properties=properties,
             )
         except CommitFailedError as error:
+            if self._settings.newest().version() == self._table.version():
+                # Nobody was first: delta-rs cannot write into this table.
+                raise
             raise CommitConflictError(text_of(error)) from error
 
 
