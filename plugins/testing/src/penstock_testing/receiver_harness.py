@@ -15,7 +15,8 @@ from penstock_testing.columns import without_columns
 # Reached only when something fails.
 _STOP_MESSAGE = "the test is over"
 _DEADLINE_S = 20.0
-_STOP_S = 5.0
+# Long enough for a busy machine: a receiver that is right needs milliseconds.
+_STOP_S = 30.0
 _POLL_S = 0.01
 # Single records soon become a block, and a receiver that failed soon restarts.
 _CONF = {"spark.streaming.blockInterval": "20ms", "spark.streaming.receiverRestartDelay": "10ms"}
@@ -78,7 +79,7 @@ class ReceiverHarness(ReceiverHost[Any]):
 
         Raises:
             BaseException: ``onStart`` raised it.
-            TimeoutError: ``onStart`` did not return within 5 s.
+            TimeoutError: ``onStart`` did not return within 30 s.
         """
         self.start()
         if (error := self.supervisor.state.start_error) is not None:
@@ -89,7 +90,7 @@ class ReceiverHarness(ReceiverHost[Any]):
         """Start the receiver; return when its ``onStart`` has returned. An error of ``onStart`` is in ``errors``.
 
         Raises:
-            TimeoutError: ``onStart`` did not return within 5 s; the receiver is stopped.
+            TimeoutError: ``onStart`` did not return within 30 s; the receiver is stopped.
         """
         starting = EngineThread("receiver start", super().start)
         starting.start()
@@ -118,7 +119,7 @@ class ReceiverHarness(ReceiverHost[Any]):
         """Stop the receiver and wait for its end; buffered records are stored first. Idempotent.
 
         Raises:
-            TimeoutError: the receiver did not end within 5 s, because ``onStop`` does not wake a blocked call.
+            TimeoutError: the receiver did not end within 30 s, because ``onStop`` does not wake a blocked call.
             AssertionError: the receiver has stored more records than the last ``until_records`` expected.
         """
         began = time.monotonic()
