@@ -204,9 +204,14 @@ def test_required_arguments_are_counted(source: str, arguments: int) -> None:
     assert required_arguments(definition) == arguments
 
 
+# Their import raises an error that names the new module.
+MOVED = {"penstock.cli", "penstock.helpers", "penstock.launch", "penstock.testing"}
+
+
 def core_modules() -> list[ModuleType]:
     names = {info.name for info in pkgutil.walk_packages(penstock.__path__, "penstock.")}
-    return [import_module(name) for name in sorted(names)]
+    assert names > MOVED
+    return [import_module(name) for name in sorted(names - MOVED)]
 
 
 def undocumented_methods(cls: type) -> list[str]:

@@ -44,7 +44,8 @@ ALLOWED = {
     ("plugins/discovery.py", "state"): "the name of a hook that one plugin answers",
     ("journal/segment.py", "state"): "an attribute of the header of a log file",
     ("storage/uri.py", "file"): "the scheme of file URIs",
-    ("__main__.py", "cli"): "says what to install for the command",
+    ("_moved.py", "cli"): "says where a module of the old layout went",
+    ("__main__.py", "cli"): "says where the command of the old layout went",
 }
 
 

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 from penstock._exports import lazy_exports
 from penstock.version import __version__ as __version__
 
-__getattr__, __dir__ = lazy_exports(__name__)
+_GONE = {
+    "RelaunchingReceiverHost": "give ReceiverHost a function that creates the receiver",
+    "StatsReportListener": "it is in a plugin, pip install penstock-spark",
+}
+__getattr__, __dir__ = lazy_exports(__name__, _GONE)
 
 if TYPE_CHECKING:
     from pyspark import StorageLevel as StorageLevel

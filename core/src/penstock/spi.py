@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 
 from penstock._exports import lazy_exports as lazy_exports
 
-__getattr__, __dir__ = lazy_exports(__name__)
+_GONE = {
+    "Lines": "use split_lines and LineRules",
+    "StoreQueue": "use a queue.Queue and a penstock.ThreadReceiver",
+    "keys": "use KEYS",
+    "make_receiver": 'use Plugins(...).make("receivers", name, settings, options)',
+    "receiver_spec": 'use Plugins(...).spec("receivers", name)',
+}
+__getattr__, __dir__ = lazy_exports(__name__, _GONE)
 
 if TYPE_CHECKING:
     from penstock.blocks.arrow_form import (

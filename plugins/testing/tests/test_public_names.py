@@ -16,7 +16,7 @@ SURFACE = """
 from contextlib import suppress as suppress
 from typing import TYPE_CHECKING
 from penstock.spi import lazy_exports
-__getattr__, __dir__ = lazy_exports(__name__)
+__getattr__, __dir__ = lazy_exports(__name__, {"Old": "use OrderedDict"})
 if TYPE_CHECKING:
     from collections import OrderedDict as OrderedDict, abc
     from functools import partial
@@ -50,5 +50,7 @@ def test_a_surface_exports_what_type_checkers_take_for_its_exports(
     assert dir(surface) == ["OrderedDict", "StorageLevel", "suppress"]
     assert "OrderedDict" not in vars(surface)
     assert surface.OrderedDict is OrderedDict
+    with pytest.raises(ImportError, match=r"surface_of_a_test\.Old is gone: use OrderedDict"):
+        surface.__getattr__("Old")
     with pytest.raises(AttributeError, match="no attribute 'partial'"):
         surface.__getattr__("partial")

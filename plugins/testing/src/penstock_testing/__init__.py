@@ -11,7 +11,17 @@ from penstock.spi import check_core_version, lazy_exports
 
 check_core_version(next(iter(distributions(name="penstock-testing")), None))
 
-__getattr__, __dir__ = lazy_exports(__name__)
+_GONE = {
+    "BlockStore": "return an object with the hook store from BlockStoreSuite.make",
+    "HttpFeeder": "derive a class from Feeder",
+    "PLANTS": "use WORKLOADS",
+    "Plant": "use Workload",
+    "PlantReport": "use WorkloadReport",
+    "PlantRun": "use WorkloadRun",
+    "Subject": "derive a class from a suite, or call run_checks",
+    "run_subject": "use run_suite",
+}
+__getattr__, __dir__ = lazy_exports(__name__, _GONE)
 
 if TYPE_CHECKING:
     from penstock.spi import throttle as throttle
