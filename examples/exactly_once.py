@@ -1,6 +1,6 @@
 """Adds word counts to a table of SQLite or PostgreSQL exactly once, also when a batch runs again after a crash.
 
-Needs: text files moved into the directory while it runs; for a postgresql:// URL psycopg, here and on executors
+Needs: text files moved into the directory while it runs; for a postgresql:// URL psycopg
 Run: penstock run examples/exactly_once.py DIRECTORY_OF_TEXT_FILES [DATABASE [CHECKPOINT_DIRECTORY]]
 """
 
@@ -10,7 +10,7 @@ import time
 from contextlib import closing
 from functools import partial
 
-from pyspark import SparkContext, TaskContext
+from pyspark import SparkContext
 
 from penstock import StreamingContext
 
@@ -23,25 +23,23 @@ if database.startswith("postgresql:"):
     connect, mark = partial(psycopg.connect, database), "%s"
 else:
     connect, mark = partial(sqlite3.connect, database, timeout=60), "?"
-ONCE = f"INSERT INTO written VALUES ({mark}, {mark}) ON CONFLICT DO NOTHING"
+ONCE = f"INSERT INTO written VALUES ({mark}) ON CONFLICT DO NOTHING"
 ADD = f"INSERT INTO counts VALUES ({mark}, {mark}) ON CONFLICT (word) DO UPDATE SET n = counts.n + excluded.n"
 
 
 def write(batch_time, counts):
-    """Write a batch: each partition in a transaction of its own, once for its batch time and its number."""
-    batch = round(batch_time.timestamp() * 1000)
+    """Write the counts of a batch in one transaction, once for its batch time.
 
-    def write_partition(pairs):
-        if not (rows := list(pairs)):
-            return
-        with closing(connect()) as connection, connection:  # commits; after an exception it rolls back
-            cursor = connection.execute(ONCE, (batch, TaskContext.get().partitionId()))
-            if cursor.rowcount:  # 0: an earlier run of this batch has written this partition
-                cursor.executemany(ADD, rows)
-
-    while True:  # a batch that has failed does not run again: wait here until the database is back
+    The driver commits, because it has all counts or an error. A task whose executor dies may not see all of its data.
+    """
+    batch, rows = round(batch_time.timestamp() * 1000), counts.collect()
+    while rows:  # a batch that has failed does not run again: wait here until the database is back
         try:
-            return counts.foreachPartition(write_partition)
+            with closing(connect()) as connection, connection:  # commits; after an exception it rolls back
+                cursor = connection.cursor()
+                if cursor.execute(ONCE, (batch,)).rowcount:  # 0: an earlier run of this batch has written it
+                    cursor.executemany(ADD, rows)
+            return
         except Exception as error:
             print(f"batch {batch} not written: {error}", file=sys.stderr)
             time.sleep(10)
@@ -50,13 +48,12 @@ def write(batch_time, counts):
 def create():
     ssc = StreamingContext(SparkContext(appName="exactly once"), batchDuration=1)
     words = ssc.textFileStream(texts).flatMap(str.split).map(lambda word: (word, 1))
-    # 2: a batch must have the same partitions when it runs again, so their number may not depend on the cores.
-    words.reduceByKey(lambda a, b: a + b, 2).foreachRDD(write)
+    words.reduceByKey(lambda a, b: a + b).foreachRDD(write)
     return ssc
 
 
 with closing(connect()) as connection, connection:
     connection.execute("CREATE TABLE IF NOT EXISTS counts (word TEXT PRIMARY KEY, n BIGINT NOT NULL)")
-    connection.execute("CREATE TABLE IF NOT EXISTS written (batch BIGINT, part INT, PRIMARY KEY (batch, part))")
+    connection.execute("CREATE TABLE IF NOT EXISTS written (batch BIGINT PRIMARY KEY)")
 ssc = StreamingContext.getOrCreate(checkpoint, create)
 ssc.run()
