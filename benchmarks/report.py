@@ -19,12 +19,13 @@ _INTRO = """# Benchmarks
 This page tells you how fast Penstock is, compared with its peers and with *limits*: the same work without a streaming
 engine. You can repeat every measurement with `make bench`.
 
-- A **round** runs every engine of a row once, alternately, on the same data. A figure is the median of the rounds.
-- A **ratio** is Penstock's figure divided by that of the engine in its line, taken in each round: the median, and in
-  brackets the extremes. Above 1, Penstock has the higher throughput; below 1, it needs less time or memory. A table
-  with a column for each size has the ratio behind the figure.
+- In a **round** every engine of a row runs once, on the same data. A figure is the median of the rounds.
+- A **ratio** divides Penstock's figure by that of the line's engine, round by round. It is the median, with the
+  extremes in brackets. Above 1, Penstock has the higher throughput; below 1, it needs less time or memory. In a table
+  with a column for each size, the ratio follows the figure.
 - Every answer is compared with that of plain Python. Only right answers have figures.
-- A figure with a commit was measured on an idle machine. [The last table](#machine) shows how busy it was otherwise.
+- A figure with a commit was measured on an idle machine. [The last table](#machine) shows how busy the machine was for
+  other figures.
 - CPU and memory are those of driver, JVM and Python workers together; memory is resident, without mapped files.
 - All engines have one slot per core for their batches. Receivers have slots of their own.
 - The limits:
@@ -37,17 +38,21 @@ make bench ARGS="latency --point 0.1 --engine penstock --engine pyspark"
 make bench ARGS="wordcount --quick"
 ```
 
-The first command shows the rows and engines. `headlines` measures the README's figures in half an hour; all rows take
+The first command lists the rows and engines. `headlines` measures the README's figures in half an hour; all rows take
 hours. A quick run shows only that everything works. Figures go to `build/benchmarks`. With
-`--results docs/benchmarks` they replace those of this page; the files there also have the metrics, rounds and seeds
-that the tables leave out."""
+`--results docs/benchmarks` they replace those of this page. The files there also have metrics, rounds and seeds that
+the tables leave out."""
 
 _QUICK = """
 **These figures come from a run with `--quick`: its sizes are so small that they say nothing about speed.**"""
 
 _GOALS = """
-Each goal names the strongest form of its peer. The last column has a limit that is faster than Penstock, and how many
-times as fast it is. The last lines have figures of other pages.
+Each goal names the strongest form of its peer. The last column names a limit that is faster than Penstock, and says how
+many times as fast. The last lines have figures of other pages.
+"""
+
+_NOT_RUN = """\
+These rows have no line for the engine. A reason in brackets says why the engine cannot run the row.
 """
 
 #: Goals whose figures other pages have: the page, the goal, what was measured, whether it is met, and the limit.
@@ -78,6 +83,9 @@ ELSEWHERE = (
 # The fact of a measurement that differs from row to row.
 _COMMIT = "commit"
 
+# Number of Penstock's engines that a table of the page compares with all others.
+_COMPARED = 2
+
 # Batches of the long run that is a goal.
 _LONG_RUN_BATCHES = 100_000
 
@@ -96,7 +104,8 @@ def table(row: Row, outcomes: Sequence[Outcome]) -> str:
 def _of_page(row: Row, outcomes: Sequence[Outcome]) -> str:
     """The table of a row on the page: a column for each size, unless goals need several metrics."""
     if not row.axis:
-        lines = _by_size(row, outcomes, OURS)
+        ran = [name for name in OURS if any(cell.medians for o in outcomes if (cell := o.cell(name)))]
+        lines = _by_size(row, outcomes, ran[:_COMPARED])
     elif len({goal.metric for goal in row.goals}) < 2:
         lines = _by_engine(row, outcomes)
     else:
@@ -169,7 +178,7 @@ def _not_run(row: Row, outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _absences(rows: Mapping[str, Row], outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Why rows of the page have no line for an engine, a line for each engine: it is left out, or was not run."""
+    """Why rows of the page have no line for an engine, a line for each engine: it cannot run them, or was not run."""
     of_engine: dict[str, dict[str, list[str]]] = {}
     for row in rows.values():
         if ran := {cell.engine for outcome in outcomes if outcome.row == row.name for cell in outcome.cells}:
@@ -179,7 +188,7 @@ def _absences(rows: Mapping[str, Row], outcomes: Sequence[Outcome]) -> Iterator[
     for name in ENGINES:
         if name in of_engine:
             parts = [
-                f"left out of {', '.join(of_rows)} ({reason})" if reason else f"not run in {', '.join(of_rows)}"
+                f"{', '.join(of_rows)} ({reason})" if reason else ", ".join(of_rows)
                 for reason, of_rows in of_engine[name].items()
             ]
             yield f"- {ENGINES[name].title}: {'; '.join(parts)}."
@@ -279,7 +288,7 @@ def write_page(path: Path, rows: Mapping[str, Row], outcomes: Sequence[Outcome],
     absences = list(_absences(rows, reported))
     missing = [row for row in rows.values() if row.name not in {outcome.row for outcome in reported}]
     if missing or absences:
-        parts += ["\n## Not run\n", *absences]
+        parts += ["\n## Not run\n", _NOT_RUN, *absences]
         parts += [f"- {row.title}: `make bench ARGS={row.name}`" for row in missing]
     parts += ["\n## Machine\n", _machines(reported)]
     if reason := plots.reason_not_available():

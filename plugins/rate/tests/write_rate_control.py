@@ -19,7 +19,6 @@ from penstock_rate import (
 from penstock_testing import (
     WORKLOADS,
     MakeEstimator,
-    Workload,
     WorkloadReport,
     WorkloadRun,
     draw,
@@ -67,47 +66,48 @@ Measure = Callable[[WorkloadReport], float]
 
 MEASURES: dict[str, tuple[str, Measure, Callable[[float], str]]] = {
     "Batches until settled": (
-        "A good batch ends within 1.5 intervals of its time. With the four batches before it, it has at least 70 % of "
-        "the attainable records. A run has settled when the next three batches and nine tenths of all further ones are "
-        "good. Counted after the slowest of the workload's changes.",
+        "batches until the run has settled, after the slowest of the workload's changes. A run has settled when the "
+        "next three batches and nine tenths of all further ones are good. A good batch ends within 1.5 intervals of "
+        "its time and has, with the four batches before it, at least 70 % of the attainable records",
         lambda said: math.inf if said.settling is None else float(said.settling),
         lambda value: "never" if math.isinf(value) else f"{value:.0f}",
     ),
     "Overshoot": (
-        "Processing time of the longest batch above one interval, in intervals.",
+        "the part of the longest processing time above one interval, in intervals",
         lambda said: said.overshoot,
         lambda value: f"{value:.2f}",
     ),
     "Longest wait": (
-        "Longest time that a batch waited for earlier batches, in intervals.",
+        "the longest time that a batch waited for earlier batches, in intervals",
         lambda said: said.queue,
         lambda value: f"{value:.1f}",
     ),
     "Used in time": (
-        "Records of batches that ended before the next one was due, as a share of those that the best possible rate "
-        "would have processed.",
+        "records of batches that ended before the next one was due, as a share of those that the best possible rate "
+        "would have processed",
         lambda said: said.in_time,
         lambda value: f"{value:.0%}",
     ),
     "Used nearly in time": (
-        "The same for batches that ended within two intervals of their time.",
+        "the same for batches that ended within two intervals of their time",
         lambda said: said.nearly_in_time,
         lambda value: f"{value:.0%}",
     ),
     "Used": (
-        "The same for all batches. Batches longer than the interval pay the fixed time less often, so that an unstable "
-        "run may exceed 100 %.",
+        "the same for all batches. Batches longer than the interval pay the fixed time less often, so an unstable run "
+        "may exceed 100 %",
         lambda said: said.used,
         lambda value: f"{value:.0%}",
     ),
     "Oscillation": (
-        "Mean change of the rate from one batch to the next, in the last quarter of the run.",
+        "the mean change of the rate from one batch to the next, in the last quarter of the run",
         lambda said: said.oscillation,
         lambda value: f"{value:.1%}",
     ),
 }
-# Measures of which the page has the figures of each workload; `penstock rate simulate --all` prints the others.
+# Measures and estimators of which the page has the figures of each workload; `penstock rate simulate --all` prints all.
 SHOWN = ("Batches until settled", "Longest wait", "Used in time")
+COMPARED = ("pid", "model")
 # More is better of these, less of the others.
 MORE = {"Used in time", "Used nearly in time", "Used"}
 
@@ -116,8 +116,8 @@ _INTRODUCTION = """\
 # Rate control
 
 After reading this page you can turn rate control on, choose a rate estimator, and see how the estimators compare. After
-each batch the estimator computes how many records per second each receiver may store, so that batches finish within the
-batch interval.
+each batch the rate estimator computes how many records per second each receiver may store, so that batches finish within
+the batch interval.
 
 ## Use it
 
@@ -151,8 +151,8 @@ threads. The burst allowance is `spark.penstock.receiver.burst`, by default one 
 
 ## Estimators on simulated workloads
 
-A simulated workload is a program without Spark: a batch takes a fixed time and a time per record, with noise, and sources
-offer more records than can be processed. The tables have medians of {seeds} seeds with {batches} batches each.
+A simulated workload needs no Spark. Its batches take a fixed time and a time per record, with noise, and its sources
+offer more records than the batches can process. The tables have medians of {seeds} seeds with {batches} batches each.
 `penstock rate simulate --estimator model --workload step-down` draws a run, and `--all` prints every measure. Only
 [Live](#live) was measured with Spark.
 
@@ -162,14 +162,14 @@ offer more records than can be processed. The tables have medians of {seeds} see
 
 ### Summary
 
-The numbers of workloads on which `model` is better, the same or worse, against `pid`, `fixed`, and `pid` with
-`spark.streaming.backpressure.initialRate={first:g}`, a good guess on most workloads (\\*: both have it):"""  # noqa: E501  # a row of a table is one line
+On how many workloads `model` is better, the same or worse than `pid` and than `fixed`. In the columns with \\* both
+`model` and `pid` have `spark.streaming.backpressure.initialRate={first:g}`, a good guess on most workloads.
+[Workload by workload](#workload-by-workload) defines the measures."""  # noqa: E501  # a row of a table is one line
 
 _FINDINGS = """\
-**How much of the capacity is used** depends on the deadline of a batch. `pid` aims at batches that take the whole
-interval, so three quarters of its records on a steady workload are late, mostly by a little. `model` aims at 0.85 to
-0.95 of the interval. `model` uses more than `pid` on all workloads only if a batch must end before the next one is
-due:"""
+How much of the capacity an estimator uses depends on the deadline of a batch. `pid` aims at batches that take the whole
+interval. Three quarters of its records on a steady workload are therefore late, mostly by a little. `model` aims at
+0.85 to 0.95 of the interval. The stricter the deadline, the more workloads on which `model` uses more:"""
 
 _FURTHER = """\
 - If batches must be in time, use `model`. If a short queue is acceptable, `pid` uses more of the capacity where nothing
@@ -178,13 +178,13 @@ _FURTHER = """\
   therefore settles at once. On `pauses` no estimator settles. On all other workloads `model` settles first.
 - From a good initial rate `pid` often settles before `model`. A far too high initial rate makes a long queue with every
   estimator. Below 100 records/s `pid` does not keep up without a lower `minRate`.
-- A few runs of `model` end with a queue that `pid` does not have: if times vary by half while one record is a large
-  part of a batch, or if a pause of several intervals comes just before the end."""
+- A few runs of `model` end with a queue that `pid` does not have: runs whose times vary by half while one record is a
+  large part of a batch, and runs with a pause of several intervals just before the end."""
 
 _LIVE = """\
-One run for each engine on 2026-11-23, with sender and program on 2 cores. The job takes 50 ms and 1 s for every 20,000
-lines; after a third of 90 s the capacity becomes 10,000 lines, after two thirds 20,000 again. `.venv/bin/python -m
-benchmarks.rate_live ENGINE --seconds 90 --initial-rate 5000` repeats it.
+The table has one run of 90 s for each engine on 2026-11-23, with sender and program on 2 cores. A job takes 50 ms, and
+1 s for every 20,000 lines. After a third of the run the capacity drops to 10,000 lines/s, after two thirds it returns to
+20,000. `.venv/bin/python -m benchmarks.rate_live ENGINE --seconds 90 --initial-rate 5000` repeats a run.
 
 | | settled in batch, of each third | longest wait, s | longest wait once settled, s | used in the last half of each third |
 |---|---:|---:|---:|---:|
@@ -192,7 +192,8 @@ benchmarks.rate_live ENGINE --seconds 90 --initial-rate 5000` repeats it.
 | `pid` | 4, 11, 1 | 0.10, 2.66, 0.03 | 0.10, 0.84, 0.03 | 94 %, 99 %, 99 % |
 | `pyspark.streaming` | 2, 12, 1 | 0.41, 2.60, 0.18 | 0.16, 0.67, 0.18 | 87 %, 93 %, 89 % |
 
-*Settled*: from that batch on every due batch ran, had records, and waited for less than one interval. `pid` uses more of
+A run has *settled* in the first batch from which on every due batch ran, had records, and waited for less than one
+interval. `pid` uses more of
 the capacity in each third."""  # noqa: E501  # a row of a table is one line
 
 # A batch counts when it ended within this many intervals of its time.
@@ -240,16 +241,18 @@ def _middle(reports: list[WorkloadReport], measure: Measure) -> float:
     return sorted(measure(said) for said in reports)[len(reports) // 2]
 
 
-def _table(reports: Reports, name: str) -> str:
-    _, measure, write = MEASURES[name]
-    lines = [f"| | {' | '.join(ESTIMATORS)} |", f"|---|{'---:|' * len(ESTIMATORS)}"]
-    for workload in WORKLOADS:
-        cells = []
-        for estimator in ESTIMATORS:
-            of_workload = reports[workload, estimator]
+def _table(reports: Reports) -> str:
+    columns = [(name, estimator) for name in SHOWN for estimator in COMPARED]
+    heads = [f"{name.lower()}: {estimator}" if estimator == COMPARED[0] else estimator for name, estimator in columns]
+    lines = [f"| workload | | {' | '.join(heads)} |", f"|---|---|{'---:|' * len(columns)}"]
+    for workload in WORKLOADS.values():
+        cells = [f"`{workload.name}`", workload.summary]
+        for name, estimator in columns:
+            _, measure, write = MEASURES[name]
+            of_workload = reports[workload.name, estimator]
             unstable = sum(not said.stable for said in of_workload) > len(of_workload) // 2
-            cells.append(write(_middle(of_workload, measure)) + (" !" if unstable else ""))
-        lines.append(f"| {workload} | {' | '.join(cells)} |")
+            cells.append(write(_middle(of_workload, measure)) + ("!" if unstable else ""))
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -271,11 +274,6 @@ def _comparison(reports: Reports) -> str:
     return "\n".join(lines)
 
 
-def _described(workload: Workload) -> str:
-    fixed = f"{workload.interval_ms:,} ms | {workload.fixed_ms:g} ms | {workload.noise:.0%}"
-    return f"| `{workload.name}` | {workload.summary} | {fixed} |"
-
-
 def page(runs: Runs) -> str:
     reports = {key: [report(run) for run in of_key] for key, of_key in runs.items()}
     parts = [
@@ -286,17 +284,12 @@ def page(runs: Runs) -> str:
         _FURTHER,
         "## Live",
         _LIVE,
-        "## The workloads",
-        "\n".join(
-            [
-                "| workload | | batches every | fixed time | noise |",
-                "|---|---|---:|---:|---:|",
-                *map(_described, WORKLOADS.values()),
-            ]
-        ),
-        "`!` marks unstable runs, whose batches wait for more than five intervals at the end.",
+        "## Workload by workload",
+        _table(reports),
+        "`!` marks unstable runs, whose batches wait for more than five intervals at the end. Unless the description "
+        "says otherwise, batches are due every second.",
+        "\n".join(f"- **{name}**: {meaning}." for name, (meaning, _, _) in MEASURES.items()),
     ]
-    parts += [f"## {name}\n\n{MEASURES[name][0]}\n\n{_table(reports, name)}" for name in SHOWN]
     return "\n\n".join(parts) + "\n"
 
 
