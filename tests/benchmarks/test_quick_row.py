@@ -26,7 +26,5 @@ def test_quick_row_runs_and_its_goal_is_judged(
     cells = Outcome.load(tmp_path / "count-0.json").cells
     assert {cell.engine: cell.reason for cell in cells} == dict.fromkeys(engines, "")
     assert all(cell.medians["records_per_s"] > 0 for cell in cells)
-    assert (
-        "| [Count](#count) | Penstock: throughput ≥ 10 x `pyspark.streaming`, Unix sockets | - | - | not measured | - |"
-        in (page.read_text(encoding="utf-8"))
-    )
+    _judged, not_measured = page.read_text(encoding="utf-8").split("These goals were not measured:")
+    assert "\n- [Count](#count). Penstock: throughput ≥ 10 x `pyspark.streaming`, Unix sockets" in not_measured
