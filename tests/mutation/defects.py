@@ -197,8 +197,8 @@ DEFECTS = (
     Defect(
         "state-not-advanced",
         "schedule/job_generator.py",
-        "        if self._state is not None:\n            self._state.advance(time_ms)",
-        "        if False:\n            self._state.advance(time_ms)",
+        "            self._state.advance(min(time_ms, since_ms))\n",
+        "",
         "A recovered state lacks the complete batches between two batches that run again.",
         was_reported=True,
     ),

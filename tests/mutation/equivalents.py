@@ -49,9 +49,9 @@ EQUIVALENTS = (
     ),
     Equivalent(
         "schedule.job_generator.JobGenerator._advance_state",
-        "late_until_ms",
-        "time_ms > self._graph.late_until_ms  ->  time_ms >= self._graph.late_until_ms",
-        "no batch is missing between the last late batch and the first tick",
+        "since_ms:",
+        "time_ms >= since_ms  ->  time_ms > since_ms",
+        "the state has advanced to the first tick, and advances no further",
     ),
     Equivalent(
         f"{_SCHEDULER}.await_pending",
