@@ -45,13 +45,19 @@ def _capabilities() -> str:
 
 
 def _table(kind: Kind, checks: list[Check]) -> str:
-    head = ["| check | level | rule | flag |", "|---|---|---|---|"]
-    return "\n".join([f"### {TITLES[kind]} ({PINNED[kind]})\n", *head, *map(_row, checks), ""])
+    flags = any(check.requires for check in checks)
+    head = (
+        ["| check | level | rule | flag |", "|---|---|---|---|"]
+        if flags
+        else ["| check | level | rule |", "|---|---|---|"]
+    )
+    rows = [_row(check, flags=flags) for check in checks]
+    return "\n".join([f"### {TITLES[kind]} ({PINNED[kind]})\n", *head, *rows, ""])
 
 
-def _row(check: Check) -> str:
-    flag = f"`{check.requires}` " if check.requires else ""
-    return f"| {check.id} `{check.name}` | {check.level} | {_text(check.rule)} | {flag}|"
+def _row(check: Check, *, flags: bool) -> str:
+    flag = f" `{check.requires}` |" if check.requires else " |" if flags else ""
+    return f"| {check.id} `{check.name}` | {check.level} | {_text(check.rule)} |{flag}"
 
 
 def _text(text: str) -> str:

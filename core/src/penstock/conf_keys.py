@@ -296,7 +296,7 @@ class ConfigurationKeys:
         "flush",
         "When a write to a write-ahead log or checkpoint counts as done. `fsync`: when it is on disk. `flush`: when "
         "the operating system has it, which survives the death of the process; a power failure may lose the last "
-        "seconds. `none`: at once. Whatever the value, what replaces older files is on disk before they are deleted.",
+        "seconds. `none`: at once. With every value, older files stay until their replacements are on disk.",
     )
     wal_max_failures: PositiveCount = _recovery(
         "spark.streaming.receiver.writeAheadLog.maxFailures",
