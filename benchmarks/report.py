@@ -16,7 +16,7 @@ from benchmarks.rows import Goal, Point, Row
 
 _INTRO = """# Benchmarks
 
-This page tells you how fast Penstock is, compared with its peers and with *limits*: the same work without a streaming
+On this page you find how fast Penstock is, compared with its peers and with *limits*: the same work without a streaming
 engine. You can repeat every measurement with `make bench`.
 
 - In a **round** every engine of a row runs once, on the same data. A figure is the median of the rounds.
