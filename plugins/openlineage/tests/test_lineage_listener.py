@@ -135,6 +135,8 @@ def test_datasets_have_the_configured_identities() -> None:
     program.batch({0: 1})
     assert set(rows(program.events[1], "inputs")) == {"kafka://broker:9092 orders", "shop tested.Receiver-1"}
     assert set(rows(program.events[1], "outputs")) == {"s3://b t/x"}
+    program.batch({0: 1}, after_s=60, dataset="sqlite:/shop.db.counts")
+    assert set(rows(program.events[2], "outputs")) == {"s3://b t/x"}
 
 
 def test_an_output_may_name_its_dataset_itself(caplog: pytest.LogCaptureFixture) -> None:

@@ -28,7 +28,10 @@ from penstock_tables import (
     TableWriteError,
 )
 from penstock_tables.batch_identity import BatchId
+from penstock_tables.delta_table import DeltaTableSettings
 from penstock_tables.demo import TableOfLines
+from penstock_tables.file_table import FileTableSettings
+from penstock_tables.iceberg_table import IcebergTableSettings
 from penstock_tables.partition_writer import PartitionWriter
 from penstock_tables.sql_table import SqlTableSettings, engine_of
 from penstock_tables.table import Commit, OpenTable, Table
@@ -424,7 +427,27 @@ def test_what_was_written_is_described(kind: Kind) -> None:
     written = writes.write(batch(0), SCHEMA, task(records(0)))
     assert (written["table"], written["rows"], written["refused_rows"]) == (kind.table.name, 3, 0)
     assert min(written["tasks_seconds"], written["commit_seconds"], written["bytes"]) >= 0
-    assert writes.write(batch(0), SCHEMA, task(records(0))) == {"table": kind.table.name}
+    assert writes.write(batch(0), SCHEMA, task(records(0))).keys() <= {"table", "dataset"}
+    assert kind.name == "iceberg" or written["dataset"].endswith((f"/{kind.name}", "/shop.db.orders"))
+
+
+@pytest.mark.parametrize(
+    ("table", "dataset"),
+    [
+        (DeltaTableSettings("s3://lake/orders"), "s3://lake/orders"),
+        (FileTableSettings("/data/orders"), "file:/data/orders"),
+        (IcebergTableSettings("shop.orders"), ""),
+        (SqlTableSettings("sqlite:////data/shop.db", "orders"), "sqlite:/data/shop.db.orders"),
+        (
+            SqlTableSettings("postgresql+psycopg://me@db:5433/shop", "public.orders"),
+            "postgres://db:5433/shop.public.orders",
+        ),
+        (SqlTableSettings("mysql://db/shop", "orders"), "mysql://db/shop.orders"),
+    ],
+    ids=repr,
+)
+def test_dataset_is_named_for_lineage_without_its_user(table: Table, dataset: str) -> None:
+    assert table.dataset == dataset
 
 
 def test_a_locked_database_fails_the_batch_until_it_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -465,7 +488,7 @@ def test_dead_letters_stay_when_a_task_that_has_committed_is_repeated(tmp_path: 
         return task(wrong)(writer)
 
     written = output(kind.table, dead_letter=str(dead)).write(batch(0), SCHEMA, run)
-    assert written == {"table": kind.table.name}
+    assert "rows" not in written
     (letters,) = dead.glob("*/*")
     assert len(letters.read_text().splitlines()) == 1
     assert kind.rows() == as_rows(0)

@@ -121,7 +121,8 @@ class LineageListener:
         )
 
     def _output(self, operation: OutputOperationInfo) -> Dataset:
-        if isinstance(uri := operation.metadata.get("dataset"), str):
+        uri = operation.metadata.get("dataset")
+        if isinstance(uri, str) and operation.name not in self._options.datasets:
             try:
                 return Dataset.of_uri(printable(uri))
             except ValueError:

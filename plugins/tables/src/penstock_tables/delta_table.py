@@ -11,7 +11,7 @@ import pyarrow as pa
 from attrs import field, frozen
 
 from penstock import ConfigurationError
-from penstock.spi import absolute_location, text_of
+from penstock.spi import absolute_location, is_remote, text_of
 from penstock_tables.batch_identity import BatchId, Standing, check_absence
 from penstock_tables.partition_writer import PartitionWriter, place_of
 from penstock_tables.table import Commit, CommitConflictError, MissingTableError, OpenTable, Table
@@ -40,6 +40,10 @@ class DeltaTableSettings(Table):
     @property
     def name(self) -> str:
         return f"Delta table {self.location}"
+
+    @property
+    def dataset(self) -> str:
+        return self.location if is_remote(self.location) else f"file:{self.location}"
 
     @property
     def place(self) -> object:

@@ -56,6 +56,10 @@ class FileTableSettings(Table):
         return f"folder {self.location}"
 
     @property
+    def dataset(self) -> str:
+        return self.location if is_remote(self.location) else f"file:{self.location}"
+
+    @property
     def place(self) -> object:
         return place_of(self.location)
 

@@ -6,9 +6,10 @@ The task locks the writer's row first, so a task that Spark repeats, or a second
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 # How long a batch waits for a lock.
 _BUSY_S = 60
+# OpenLineage's names of databases, where SQLAlchemy has others.
+_LINEAGE_NAMES: Mapping[str, str] = {"postgresql": "postgres"}
 
 
 def _without_password(url: str) -> str:
@@ -79,6 +82,17 @@ class SqlTableSettings(Table):
         from sqlalchemy.engine import make_url
 
         return f"table {self.table} of {make_url(self.url).render_as_string(hide_password=True)}"
+
+    @property
+    def dataset(self) -> str:
+        from sqlalchemy.engine import make_url
+
+        url = make_url(self.url)
+        backend = url.get_backend_name()
+        if backend == "sqlite":
+            return f"sqlite:{Path(url.database or '').absolute()}.{self.table}"
+        address = f"{url.host}:{url.port}" if url.port else url.host or ""
+        return f"{_LINEAGE_NAMES.get(backend, backend)}://{address}/{url.database}.{self.table}"
 
     def open(self, schema: pa.Schema | None) -> OpenTable:
         import sqlalchemy as sql

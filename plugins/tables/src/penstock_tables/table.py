@@ -85,6 +85,11 @@ class Table(ABC):
         """The table's location, without secrets."""
 
     @property
+    def dataset(self) -> str:
+        """The table's URI as OpenLineage names it; empty where only the catalog knows it."""
+        return ""
+
+    @property
     def place(self) -> object:
         """What identifies the table's store as long as it is not replaced; ``None`` where nothing does."""
         return None

@@ -133,7 +133,7 @@ class TableOutput:
             except Exception as error:
                 if self._is_written(batch):
                     # The answer to the commit was lost.
-                    return OutputMetadata(table=self.table.name)
+                    return OutputMetadata(**self._table_metadata)
                 raise TableWriteError(
                     f"{batch.description} not written to {self.table.name}: {reason(error)}. With a checkpoint "
                     "directory the batch runs again: after a restart, or earlier with "
@@ -148,12 +148,12 @@ class TableOutput:
         place = self.table.place
         number = self._number(opened, batch)
         if number is None:
-            return OutputMetadata(table=self.table.name)
+            return OutputMetadata(**self._table_metadata)
         opened, columns = self._with_columns(opened, schema)
         written = [DataFile.from_json(text) for text in run(opened.writer(batch, columns, number, self.dead_letter))]
         if self.table.commits_in_task and not written:
             # Another attempt of the task has committed.
-            return OutputMetadata(table=self.table.name)
+            return OutputMetadata(**self._table_metadata)
         tasks_s = time.monotonic() - started
         if self.dead_letter is not None and not self.table.commits_in_task:
             # Those of earlier attempts, and of tasks that failed.
@@ -181,7 +181,7 @@ class TableOutput:
             commit_ms=round(commit_s * 1000),
         )
         return OutputMetadata(
-            table=self.table.name,
+            **self._table_metadata,
             rows=rows,
             refused_rows=refused,
             files=len(files),
@@ -189,6 +189,11 @@ class TableOutput:
             tasks_seconds=round(tasks_s, 3),
             commit_seconds=round(commit_s, 3),
         )
+
+    @property
+    def _table_metadata(self) -> dict[str, str]:
+        dataset = self.table.dataset
+        return {"table": self.table.name, **({"dataset": dataset} if dataset else {})}
 
     def _open(self, batch: BatchId, schema: pa.Schema | None) -> OpenTable:
         """Open the table, and create it only if this program has not written into it: its store may be away."""
