@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -156,15 +157,26 @@ def lists() -> str:
     """The generated part of the page: one list for each component."""
     events = log_events()
     components = sorted({event.component for event in events})
-    parts = [START, f"{len(events)} events of {len(components)} components, each with its level and fields.\n"]
+    head = f"{len(events)} events of {len(components)} components, each with its level and further fields.\n"
+    parts = [START, head]
+    common = common_fields()
     for component in components:
-        parts += [f"### `{component}`\n", *(_item(event) for event in events if event.component == component), ""]
+        of_component = (event for event in events if event.component == component)
+        parts += [f"### `{component}`\n", *(_item(event, common) for event in of_component), ""]
     return "\n".join(parts)
 
 
-def _item(event: LogEvent) -> str:
+def common_fields() -> set[str]:
+    """The fields that the page describes once, for all events."""
+    section = PAGE.read_text(encoding="utf-8").partition("\n## Common fields\n")[2].partition("\n## ")[0]
+    return {
+        name for row in section.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1] if "|" in row else "")
+    }
+
+
+def _item(event: LogEvent, common: set[str]) -> str:
     level = event.level + (", rate-limited" if event.is_rate_limited else "")
-    fields = " ".join(f"`{name}`" for name in event.fields)
+    fields = " ".join(f"`{name}`" for name in event.fields if name not in common)
     return f"- **{event.event}** ({level}){f': {fields}' if fields else ''}"
 
 
