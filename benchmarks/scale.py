@@ -69,14 +69,14 @@ COLUMNS = (
     "streams",
     "blocks/s offered",
     "blocks/s accepted",
-    "blocks a report",
+    "blocks per report",
     "report, ms",
     "block, ms",
     "batch, ms",
     "cores, no blocks",
     "cores",
     "MB registered",
-    "MB at most",
+    "MB, peak",
 )
 
 
@@ -188,7 +188,7 @@ class Accepted(NamedTuple):
         per_report = len(self.delays) / len(self.reports)
         return "\n    ".join(
             [
-                f"{self.blocks_per_s:.0f} blocks/s accepted, {per_report:.2f} blocks a report",
+                f"{self.blocks_per_s:.0f} blocks/s accepted, {per_report:.2f} blocks per report",
                 f"{self.cores:.2f} cores, {micros:.0f} us a block, {micros * per_report:.0f} us a report",
                 f"report: {_spread(self.reports)}; block, from its storing to the answer: {_spread(self.delays)}",
                 f"processes with simulated receivers: {'; '.join(self.simulators)}",
