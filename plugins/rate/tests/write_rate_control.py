@@ -162,8 +162,8 @@ offer more records than the batches can process. The tables have medians of {see
 
 ### Summary
 
-On how many workloads `model` is better, the same or worse than `pid` and than `fixed`. In the columns with \\* both
-`model` and `pid` have `spark.streaming.backpressure.initialRate={first:g}`, a good guess on most workloads.
+The table counts the workloads on which `model` is better than `pid` or `fixed`, the same, or worse. In the columns with
+\\* both `model` and `pid` have `spark.streaming.backpressure.initialRate={first:g}`, a good guess on most workloads.
 [Workload by workload](#workload-by-workload) defines the measures."""  # noqa: E501  # a row of a table is one line
 
 _FINDINGS = """\
