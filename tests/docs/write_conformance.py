@@ -26,7 +26,7 @@ def reference() -> str:
     checks = list(all_checks().values())
     head = f"""## The checks
 
-There are {len(checks)} checks. A check with a flag applies only to plugins that set this flag in their capabilities.
+There are {len(checks)} checks. "must if `ordered`" means that the check applies only to plugins with this capability.
 The docstring of a check has the purpose of the rule and the condition that passes:
 `python -m pydoc penstock_testing.ReceiverSuite` prints those of all checks of receivers.
 """
@@ -45,19 +45,13 @@ def _capabilities() -> str:
 
 
 def _table(kind: Kind, checks: list[Check]) -> str:
-    flags = any(check.requires for check in checks)
-    head = (
-        ["| check | level | rule | flag |", "|---|---|---|---|"]
-        if flags
-        else ["| check | level | rule |", "|---|---|---|"]
-    )
-    rows = [_row(check, flags=flags) for check in checks]
-    return "\n".join([f"### {TITLES[kind]} ({PINNED[kind]})\n", *head, *rows, ""])
+    head = ["| check | level | rule |", "|---|---|---|"]
+    return "\n".join([f"### {TITLES[kind]} ({PINNED[kind]})\n", *head, *map(_row, checks), ""])
 
 
-def _row(check: Check, *, flags: bool) -> str:
-    flag = f" `{check.requires}` |" if check.requires else " |" if flags else ""
-    return f"| {check.id} `{check.name}` | {check.level} | {_text(check.rule)} |{flag}"
+def _row(check: Check) -> str:
+    level = f"{check.level} if `{check.requires}`" if check.requires else check.level
+    return f"| {check.id} `{check.name}` | {level} | {_text(check.rule)} |"
 
 
 def _text(text: str) -> str:
