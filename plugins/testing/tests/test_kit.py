@@ -128,6 +128,17 @@ def test_receiver_that_cannot_be_pickled_fails_one_check() -> None:
     assert report["RC-10"].seen == "the receiver cannot be pickled: see PK-12"
 
 
+def test_failure_is_reported_where_python_cannot_parse_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parse(*_arguments: object, **_options: object) -> ast.AST:
+        raise SystemError("AST constructor recursion depth mismatch (before=150, after=55)")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("_pytest._code.source.ast.parse", parse)
+        report = run_checks("receiver", _HoldsLock, MemoryFeeder, ["PK-12"], capabilities=MEMORY_RECEIVER)
+    assert report["PK-12"].outcome == "failed"
+    assert "cannot be pickled" in report["PK-12"].seen
+
+
 class _Refuses(MemoryReceiver):
     def receive(self) -> None:
         self.stop("no such topic")

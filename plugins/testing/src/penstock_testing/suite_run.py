@@ -101,7 +101,8 @@ def run_suite(
     if status == pytest.ExitCode.INTERRUPTED:
         raise KeyboardInterrupt
     if status not in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}:
-        raise RuntimeError(f"pytest ended with {status!r} and ran {len(run.results)} of {len(checks)} checks")
+        what = f"pytest ended with {status!r} and ran {len(run.results)} of {len(checks)} checks"
+        raise RuntimeError(what) from run.internal_error
     results = tuple(run.results[check.id] for check in checks if check.id in run.results)
     return Report(suite.kind, suite.__name__, suite.seed, len(checks) if only is None else None, results)
 
@@ -116,6 +117,11 @@ class _Run:
         self._checks = {check.id for check in checks}
         self._on_result = on_result
         self.results: dict[str, Result] = {}
+        #: An error of pytest or of a plugin, outside of the checks.
+        self.internal_error: BaseException | None = None
+
+    def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        self.internal_error = excinfo.value
 
     def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Module:
         module = _SuiteModule.from_parent(parent, path=module_path)
