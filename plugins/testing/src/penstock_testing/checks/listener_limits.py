@@ -18,6 +18,8 @@ from penstock_testing.listener_subject import BUDGET_S, ListenerSubject, Running
 
 #: The number of batches that a listener may hold during an outage of its backend: an hour of one-second batches.
 _MOST_WAITING = 4096
+# How many more programs measure callbacks that exceed their budget.
+_MORE_PROGRAMS = 8
 # Batches to fill windows and caches, and again to measure.
 _MEMORY_BATCHES = 2000
 #: The limit of memory blocks for the next 4,096 batches. An unbounded queue takes at least one block for each batch.
@@ -37,6 +39,14 @@ class ListenerLimitsChecks:
         """
         running = subject.start()
         running.deliver(subject.events(batches=15, stops=False))
+        # Some callbacks are called once by a program. A slow one is slow in each; any is slow when the machine is busy.
+        for _ in range(_MORE_PROGRAMS):
+            if running.slowest()[1] <= subject.deadline_s(BUDGET_S):
+                break
+            again = subject.start()
+            again.deliver(subject.events(batches=15, stops=False))
+            for hook, times in again.seconds.items():
+                running.seconds[hook] += times
         _check_budget(subject, running)
         if subject.capabilities.queues:
             _check_queue(subject, running)
