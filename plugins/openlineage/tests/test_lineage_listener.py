@@ -147,6 +147,8 @@ def test_an_output_may_name_its_dataset_itself(caplog: pytest.LogCaptureFixture)
     program.batch({0: 1}, after_s=60, dataset="no URI")
     assert set(rows(program.events[2], "outputs")) == {"penstock tested.foreachRDD at app.py:7"}
     assert "dataset of output not valid" in caplog.text
+    program.batch({0: 1}, after_s=60, dataset="postgres://me:hunter22@db/shop.counts")
+    assert "hunter22" not in caplog.text
 
 
 def test_a_run_whose_last_batch_failed_has_failed() -> None:

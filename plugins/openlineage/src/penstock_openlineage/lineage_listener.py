@@ -125,8 +125,9 @@ class LineageListener:
         if isinstance(uri, str) and operation.name not in self._options.datasets:
             try:
                 return Dataset.of_uri(printable(uri))
-            except ValueError:
-                log.warning("dataset of output not valid", dataset=uri, operation=operation.name, throttle_s=3600)
+            # Not the URI itself, which may contain a password.
+            except ValueError as error:
+                log.warning("dataset of output not valid", reason=str(error), operation=operation.name, throttle_s=3600)
         return self._dataset(operation.name)
 
     def _dataset(self, name: str) -> Dataset:

@@ -120,7 +120,7 @@ class TableOutput:
 
         Returns:
             What monitoring shows of the batch: the table, the numbers of rows, refused rows, files and bytes, and the
-            seconds that tasks and commit took; only the table if it had the batch.
+            seconds that tasks and commit took; only the table and its dataset if it had the batch.
 
         Raises:
             PenstockError: the batch was not written; the message names table, batch and what to do.
