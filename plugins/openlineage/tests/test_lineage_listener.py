@@ -144,10 +144,9 @@ def test_an_output_may_name_its_dataset_itself(caplog: pytest.LogCaptureFixture)
     program.start()
     program.batch({0: 1}, dataset="postgres://db:5432/shop.public.counts", rows=3)
     assert rows(program.events[1], "outputs") == {"postgres://db:5432 shop.public.counts": 3}
-    program.batch({0: 1}, after_s=60, dataset="no URI")
+    program.batch({0: 1}, after_s=60, dataset="postgres://me:hunter22@db/shop.counts")
     assert set(rows(program.events[2], "outputs")) == {"penstock tested.foreachRDD at app.py:7"}
     assert "dataset of output not valid" in caplog.text
-    program.batch({0: 1}, after_s=60, dataset="postgres://me:hunter22@db/shop.counts")
     assert "hunter22" not in caplog.text
 
 
